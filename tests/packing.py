@@ -20,7 +20,9 @@ _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 _LITERALS = (ast.List, ast.Set, ast.Tuple, ast.Dict)
 _MOST_PARALLEL = 2
 """Names that one statement may assign side by side."""
-_RELATIVE = ("What", "Of", "Whether", "How", "By", "As", "Where", "In", "Those", "None")
+_RELATIVE = re.compile(
+    "(What|Of|Whether|How|By|As|Where|In|Those|None|Which|Who|Whose|Why|That)(?!\\w)"
+)
 """Words with which a relative clause begins; a docstring begins with a subject and a verb."""
 
 
@@ -126,8 +128,7 @@ def conditional_expressions(tree: ast.Module) -> Iterator[ast.AST]:
 def relative_docstrings(tree: ast.Module) -> Iterator[ast.AST]:
     """Yields docstrings that begin with a relative clause."""
     for text in anatomy.docstring_nodes(tree):
-        first = re.match(r"\w+", str(text.value))
-        if first and first[0] in _RELATIVE:
+        if _RELATIVE.match(str(text.value)):
             yield text
 
 

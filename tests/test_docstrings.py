@@ -1,10 +1,14 @@
-"""What docstrings name is there: a reader who looks for it finds it."""
+"""What docstrings name is there, and each begins with what it is about: a reader reads it once."""
 
 import ast
 import re
 from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
 
 import anatomy
+import packing
 
 FOREIGN = {
     "pyi": "stubs of the package",
@@ -28,6 +32,10 @@ FOREIGN = {
     "nanmean": "numpy",
 }
 """Names of others that docstrings cite, and whose they are."""
+MOST_RELATIVE = 0.10
+"""The largest share of a room's docstrings that may begin with a relative clause."""
+MOST_RELATIVE_OF = {"normscope/theory": 0.18}
+"""The rooms that still have a larger share; the list only ever gets shorter."""
 NAME = re.compile(r"`([A-Za-z_][\w.]*)(?:\(\))?`")
 WORD = re.compile(r"[A-Za-z_]\w*")
 
@@ -99,3 +107,55 @@ def test_a_name_that_is_gone_is_found():
         '    return {"loss_key": 1}\n'
     )
     assert unknown(tree, set(names_in(tree))) == ["1: _apart"]
+
+
+def room_of(file: Path) -> str:
+    """Returns the package of a file with its room; the package alone for a file at its top."""
+    parts = file.relative_to(anatomy.SOURCE).parts
+    return "/".join(parts[:-1][:2])
+
+
+def rooms() -> dict[str, list[Path]]:
+    """Returns the files of every room."""
+    found: dict[str, list[Path]] = {}
+    for file in anatomy.files():
+        found.setdefault(room_of(file), []).append(file)
+    return found
+
+
+def relative_share(files: list[Path]) -> float:
+    """Returns the share of the files' docstrings that begin with a relative clause."""
+    trees = [anatomy.parsed(file) for file in files]
+    every = sum(len(list(packing.docstrings(tree))) for tree in trees)
+    relative = sum(len(list(packing.relative_docstrings(tree))) for tree in trees)
+    return relative / max(1, every)
+
+
+@pytest.mark.parametrize("room", sorted(rooms()))
+def test_a_docstring_begins_with_what_it_is_about(room):
+    most = MOST_RELATIVE_OF.get(room, MOST_RELATIVE)
+    share = relative_share(rooms()[room])
+    assert share <= most, (
+        f"{share:.0%} of the docstrings of {room} begin with a relative clause: begin with a verb "
+        "(Returns the largest share ...), or with the noun that it is about (The largest share ...)"
+    )
+
+
+def test_rooms_with_a_larger_share_are_there():
+    assert rooms().keys() >= MOST_RELATIVE_OF.keys()
+
+
+def test_a_relative_docstring_is_counted_wherever_it_stands(tmp_path):
+    file = tmp_path / "some.py"
+    file.write_text(
+        '"""What a module says."""\n'
+        "first = 1\n"
+        '"""Of a field."""\n'
+        "second = 2\n"
+        '"""Office hours of a field."""\n'
+        "class Kept:\n"
+        '    """The subject stands first."""\n'
+        "    def kept(self):\n"
+        '        """Whether it is kept."""\n'
+    )
+    assert relative_share([file]) == 3 / 5

@@ -1,10 +1,11 @@
-"""A model that is trained as Pre-LN, moved to Peri-LN with its weights, and trained on, beside
-Peri-LN from scratch.
+"""A model that is trained as Pre-LN, moved to Peri-LN with its weights, and trained on, beside the
+same model trained on as Pre-LN, and Peri-LN from scratch.
 
 `python moved.py SEED…` in a folder where `corpora` holds the corpus; writes results.json and
 loss.svg.
 """
 
+import copy
 import gzip
 import json
 import sys
@@ -126,6 +127,8 @@ def measured(seed: int) -> dict[str, object]:
     model = Characters(len(ALPHABET))
     before = train(model, TRAINED, seed)
     loss = before[-1][1]
+    # The control: what the model makes of as many updates on the same batches where it is.
+    stayed = train(copy.deepcopy(model), MORE, seed + 100)
     normscope.transplant(model, "peri-ln", inputs=ids, initialise="keep")
     change = model.transplanted.change
     moved = train(model, MORE, seed + 100)
@@ -140,10 +143,12 @@ def measured(seed: int) -> dict[str, object]:
         "loss_before": loss,
         "change": change,
         "loss_after": moved[0][1],
+        "stayed": stayed,
         "moved": moved,
         "scratch": fresh,
         "back_after": first(moved, loss),
         "scratch_back_after": first(fresh, loss),
+        "stayed_end": stayed[-1][1],
         "moved_end": moved[-1][1],
         "scratch_end": fresh[-1][1],
     }
@@ -153,6 +158,7 @@ def draw(found: dict[str, Any]) -> str:
     """All three trainings over the updates of each."""
     rows = {
         "moved": "Peri-LN with Pre-LN's weights",
+        "stayed": "Pre-LN, trained on",
         "scratch": "Peri-LN from scratch",
         "pre_ln": "Pre-LN, before",
     }

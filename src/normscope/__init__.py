@@ -32,7 +32,7 @@ _HOMES = {
     "transplant": "api.models",
     "untransplant": "api.models",
 }
-"""Where each public name lives; `__init__.pyi` says the same to type checkers."""
+"""The module in which each public name lives; `__init__.pyi` says the same to type checkers."""
 __all__ = [*_HOMES]
 
 
@@ -61,7 +61,7 @@ def __getattr__(name: str) -> object:
 
 
 def load_ipython_extension(shell: object) -> None:
-    """What `%load_ext normscope` calls: it brings the magics `%doctor` and `%%compare`."""
+    """Brings the magics `%doctor` and `%%compare` to IPython: `%load_ext normscope` calls it."""
     import_module(f"{__name__}.api.magics").bring_magics(shell)
 
 

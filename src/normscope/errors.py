@@ -114,7 +114,9 @@ def error_line(error: BaseException) -> str:
 
 @cache
 def is_users_code(file: str) -> bool:
-    """Whether a file of code is of no installed package, no standard library, and not ours."""
+    """Tells whether a file of code belongs to no installed package, not to the standard library,
+    and not to NormScope.
+    """
     return not file.startswith((*_NOT_THEIRS, "<")) and _OURS not in Path(file).parents
 
 
@@ -131,8 +133,8 @@ def place_in_user_code(error: BaseException) -> str:
 
 
 PUBLISHED = False
-"""Whether `pip install normscope` finds the package. Until then it is installed from a clone of its
-repository.
+"""True once `pip install normscope` finds the package. Until then it is installed from a clone of
+its repository.
 """
 
 
@@ -148,11 +150,13 @@ def installation(extra: str) -> str:
 
 
 _OF_TRAINING = frozenset({"tokenizers", "sacremoses", "sacrebleu", "sentencex", "tensorboard"})
-"""What only `data`, training and its logs take: the extra "train"."""
+"""The libraries that only `data`, training and its logs import: the extra "train"."""
 
 
 def is_installed_for_training() -> bool:
-    """Whether every library of the extra "train" is there; none of them is imported."""
+    """Tells whether every library of the extra "train" is installed, without importing any of
+    them.
+    """
     try:
         return all(find_spec(library) is not None for library in _OF_TRAINING)
     except (ModuleNotFoundError, ValueError):  # of a library that is there in part
@@ -160,8 +164,8 @@ def is_installed_for_training() -> bool:
 
 
 def not_installed(error: ModuleNotFoundError) -> str:
-    """What to do where a library of the extra "train" is missing, in one line; "" for any other
-    module.
+    """Returns what to do where a library of the extra "train" is missing, in one line; "" for any
+    other module.
     """
     library = (error.name or "").partition(".")[0]
     return (

@@ -1,4 +1,4 @@
-"""Which code made a number: hashes of the source, and the commit where there is a repository."""
+"""The origin of a number: hashes of the source, and the commit where there is a repository."""
 
 import ast
 import hashlib
@@ -49,8 +49,8 @@ def source_of(module: str) -> str:
 
 
 def files_behind(module: str) -> list[Path]:
-    """What `source_of` hashes: of the module's own package the files that are imported, of the tool
-    whole rooms.
+    """Returns the files that `source_of` hashes: of the module's own package those that are
+    imported, of the tool whole rooms.
 
     Placements are discovered, not imported by name, so a room of the tool counts as a whole; of a
     package of studies a file counts where it is imported, so that an edited page does not make its
@@ -112,8 +112,8 @@ def _name(file: Path) -> str:
 
 
 def _folder(package: str) -> Path:
-    """Where a package lies: beside the tool, or wherever Python finds it. Raises ValueError where
-    there is none.
+    """Returns the folder of a package: beside the tool, or wherever Python finds it. Raises
+    ValueError where there is none.
     """
     if (ROOT.parent / package / "__init__.py").is_file():
         return ROOT.parent / package
@@ -152,7 +152,7 @@ def _imported(file: Path, packages: set[str]) -> list[Path]:
 
 @cache
 def _imported_names(source: str, package: tuple[str, ...]) -> list[str]:
-    """What the source of a module in `package` imports, or may, with its full name."""
+    """Returns the full names of what the source of a module in `package` imports, or may import."""
     found = []
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.ImportFrom):

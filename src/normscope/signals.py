@@ -16,13 +16,13 @@ from types import CodeType, FrameType, TracebackType
 from typing import Any
 
 HANDLED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-"""What asks for an end: Ctrl-C, a scheduler's or the system's request, and a terminal that was
-closed.
+"""The signals that ask for an end: Ctrl-C, a scheduler's or the system's request, and a closed
+terminal.
 """
 
 _AGAIN_SECONDS = 0.02
-"""Until the destructor that swallowed a signal has most likely ended; if it has not, the signal is
-sent once more.
+"""The seconds until the destructor that swallowed a signal has most likely ended; if it has not,
+the signal is sent once more.
 """
 
 _Handler = Callable[[int, FrameType | None], None]
@@ -109,12 +109,12 @@ class StopRequest:
 
 
 _heeded: StopRequest | None = None
-"""That for which work is given up, where there is one."""
+"""The request for which work is given up, where there is one."""
 
 
 def between_units() -> None:
-    """Called by work that takes long, before each unit of it, such as a batch of a validation.
-    Raises GivenUp where whoever began it can do it again and was asked to stop.
+    """Gives up work where a stop was asked for and the caller can do it again, by raising GivenUp;
+    work that takes long calls this before each unit of it, such as a batch of a validation.
     """
     if _heeded is not None and _heeded.signal_number is not None:
         raise GivenUp
@@ -203,8 +203,8 @@ def raising_stopped() -> Iterator[None]:
 
 @contextmanager
 def ending_in_one_line() -> Iterator[None]:
-    """As `raising_stopped`, for a whole command: it says so on stderr and exits with 128 and the
-    signal's number.
+    """Runs a whole command as `raising_stopped` does; a stop is said on stderr, and the exit code
+    is 128 plus the signal's number.
     """
     try:
         with raising_stopped():
@@ -217,7 +217,9 @@ def ending_in_one_line() -> Iterator[None]:
 
 
 def _handle(handler: _Handler) -> dict[int, Any]:
-    """Have `handler` called for the signals of HANDLED; what was called until then."""
+    """Has the signals of HANDLED call `handler`; returns what each of them called before, by
+    number.
+    """
     if threading.current_thread() is not threading.main_thread():
         return {}
     # `nohup` and `disown -h` have a process ignore SIGHUP so that it outlives its terminal.
@@ -226,7 +228,7 @@ def _handle(handler: _Handler) -> dict[int, Any]:
 
 
 def _runs_in(frame: FrameType | None, code: CodeType) -> bool:
-    """Whether `frame` is a call of `code`, or was called by one, however far below."""
+    """Tells whether `frame` is a call of `code`, or was called by one, at any depth."""
     while frame is not None:
         if frame.f_code is code:
             return True

@@ -30,7 +30,7 @@ class _DepthConfig:
     """
 
     placements: tuple[str, ...] = ()
-    """Without any, all that are defined for an encoder."""
+    """The placements; without any, all that are defined for an encoder."""
     blocks: int = 1000
     width: int = 64
     seeds: int = 3

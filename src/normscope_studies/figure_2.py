@@ -194,7 +194,9 @@ def _summed_rate(optimizer: str, groups: list[RateGroup], found: Trained) -> Cla
 
 
 def _sgd_beside_adam(by_name: Mapping[str, list[RateGroup]], found: Trained) -> Claim:
-    """On the paper's schedules, each at the better of its rates."""
+    """Makes the claim on SGD and Adam under the paper's schedules, each at the better of its
+    rates.
+    """
 
     def best(optimizer: str, arm: str) -> list[float]:
         return min((found.finals(getattr(group, arm)) for group in by_name[optimizer]), key=sum)
@@ -213,7 +215,9 @@ def _sgd_beside_adam(by_name: Mapping[str, list[RateGroup]], found: Trained) -> 
 
 
 def _large_rates(by_name: Mapping[str, list[RateGroup]], found: Trained) -> Claim:
-    """With the long warm-up, the larger of an optimiser's rates beside the smaller."""
+    """Makes the claim on the larger of an optimiser's rates against the smaller, with the long
+    warm-up.
+    """
     return claim(
         "after the warm-up large rates train",
         "With the long warm-up Post-LN ends lower at the larger rate than at the smaller.",

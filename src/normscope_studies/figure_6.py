@@ -70,8 +70,8 @@ class _Figure6Config(RunsConfig):
         return list(self.legend().values())
 
     def ends(self) -> dict[str, int]:
-        """When the small rate is looked at, in updates: where the others end, and where it ends
-        itself.
+        """Returns the updates at which the small rate is examined: where the others end, and where
+        it ends itself.
         """
         return {
             f"after {epochs} epochs": epochs * self.epoch_updates

@@ -1,5 +1,5 @@
-"""How far the best peak rate moves with the length of a training, and what the rate of a shorter
-one costs.
+"""The change of the best peak rate with the length of a training, and the cost of a shorter one's
+rate.
 """
 
 import itertools
@@ -55,7 +55,7 @@ class HorizonsConfig:
 
     @property
     def places(self) -> dict[str, str]:
-        """Where the texts are, as what is measured takes them."""
+        """The places of the texts, as measurements take them."""
         return {"text_file": self.text_file, "corpus": self.corpus}
 
 
@@ -69,7 +69,7 @@ def ladders_of(config: HorizonsConfig, asked: tuple[AdviceCase, int], pieces: Pi
 
 
 def growths(ladders: Sequence[Ladder]) -> list[carrying.Growth]:
-    """Every shorter training of a case beside every longer one."""
+    """Pairs every shorter training of a case with every longer one."""
     by_case: dict[AdviceCase, list[Ladder]] = {}
     for one in ladders:
         by_case.setdefault(one.case, []).append(one)
@@ -152,7 +152,7 @@ def run(config: HorizonsConfig, pieces: Pieces) -> Findings:
 
 
 def conditions(config: HorizonsConfig, ladders: Sequence[Ladder]) -> dict[str, str]:
-    """What was trained, and how its ends were read."""
+    """Returns what was trained, and how its ends were read."""
     unlearned = sorted({f"{one.case.name} ({one.updates:,})" for one in ladders if not one.learned})
     return {
         "cases": f"{len(config.cases)} of the study of advice, in "

@@ -1,5 +1,5 @@
-"""Every claim of a memo on the stability of deep Transformers, each in a row beside what the
-results of the studies say of it.
+"""The claims of a memo on the stability of deep Transformers, each in a row beside what the results
+of the studies say of it.
 """
 
 from pathlib import Path

@@ -1,5 +1,5 @@
-"""Every claim of the paper in one table, each in a row beside what the results of the studies say
-of it.
+"""The claims of the paper in one table, each in a row beside what the results of the studies say of
+it.
 """
 
 from pathlib import Path

@@ -101,7 +101,9 @@ _Found = Mapping[int, Sequence[PlacementEnding]]
 
 
 def run(config: StableConfig, pieces: Pieces) -> Findings:
-    """Raises UserError for text that is not there, and for a training that fails."""
+    """Runs the study. Raises UserError for text that is not there, and for a training that
+    fails.
+    """
     checks.refuse_missing(config.corpus, "corpus", "normscope data prepare")
     found: dict[int, Sequence[PlacementEnding]] = {}
     cells: list[Cell] = []
@@ -153,8 +155,9 @@ def planned(config: StableConfig, pieces: Pieces) -> StudyPlan:
 
 
 def claims(config: StableConfig, found: _Found, unigram_nats: float) -> list[Claim]:
-    """That a placement ends lower, and translates better, than the one beside, where it is stable;
-    one for each placement, all of a unit corrected together by Holm.
+    """Makes the claims that a placement ends lower, and translates better, than the one that it is
+    compared with, where it is stable; one for each placement, all of a unit corrected together by
+    Holm.
     """
     made = []
     for unit in units_of(config.at(config.depths[0])):

@@ -79,3 +79,22 @@ def test_a_grid_of_updates_is_of_whole_numbers_and_stands_beside_values():
 def test_what_is_no_grid_is_refused_with_what_is(text, kind, says):
     with pytest.raises(UserError, match=f"--peak-lr .*{says}"):
         numbers(text, kind, "peak-lr")
+
+
+def test_three_about_a_rate_are_half_of_it_it_and_twice_it():
+    assert numbers("around:1e-3", float, "peak-lr") == [5e-4, 1e-3, 2e-3]
+    assert numbers("around:3e-4,0.1", float, "peak-lr") == [1.5e-4, 3e-4, 6e-4, 0.1]
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "says"),
+    [
+        ("around:", float, "could not convert string to float"),
+        ("around:0", float, "a finite rate above 0 behind the colon"),
+        ("around:inf", float, "a finite rate above 0 behind the colon"),
+        ("around:200", int, "three about one are of rates alone"),
+    ],
+)
+def test_three_about_what_is_no_rate_are_refused(text, kind, says):
+    with pytest.raises(UserError, match=says):
+        numbers(text, kind, "peak-lr")

@@ -8,6 +8,7 @@ import xml.etree.ElementTree as ET
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from normscope.cli.display import print_summary
@@ -252,3 +253,33 @@ def test_the_picture_has_a_cross_for_each_run_counted_as_at_its_start(
     words = ET.fromstring(text).findtext("{http://www.w3.org/2000/svg}desc") or ""
     assert "Post-LN, no warm-up 3.650 to 6.000, counts as the loss at initialisation; " in words
     assert "counts as the loss at initialisation" in text
+
+
+def test_a_sweep_names_the_vertex_of_a_parabola_with_its_range() -> None:
+    losses = {0.1: (2.0, 2.2), 0.2: (1.0, 1.1), 0.4: (1.6, 1.5)}
+    runs = []
+    for lr, several in losses.items():
+        runs += [ran(lr, loss, seed=seed) for seed, loss in enumerate(several, 1)]
+    (curve,), _ = rated(runs)
+    means = [sum(several) / 2 for several in losses.values()]
+    curvature, slope, _ = np.polyfit(np.log2(list(losses)), means, 2)
+    assert curve.vertex_lr == pytest.approx(2 ** (-slope / (2 * curvature)), rel=1e-9)
+    assert curve.vertex_low <= curve.vertex_lr <= curve.vertex_high
+    assert math.isnan(curve.further_lr)
+    assert "a parabola through the losses is lowest at 0.226 (" in curve.summary
+    assert "over resamples of 2 seeds" in curve.summary
+
+
+def test_a_sweep_that_is_lowest_at_an_end_says_what_to_train_next() -> None:
+    runs = [ran(lr, loss) for lr, loss in ((0.1, 3.0), (0.2, 2.0), (0.4, 1.0))]
+    (curve,), _ = rated(runs)
+    assert curve.further_lr == pytest.approx(0.8)
+    assert math.isnan(curve.vertex_lr)
+    assert curve.summary.endswith("lowest at the end of the rates, 0.4: train 0.8 too")
+
+
+def test_two_rates_name_no_vertex() -> None:
+    (curve,), _ = rated([ran(0.1, 3.0), ran(0.2, 2.0)])
+    assert math.isnan(curve.vertex_lr)
+    assert math.isnan(curve.further_lr)
+    assert "parabola" not in curve.summary

@@ -41,7 +41,7 @@ def test_a_rate_above_the_best_is_lowered_to_it() -> None:
     assert "0.01 is 20 times 5e-4, the usual rate of such a model" in rows["why"]
     command = (
         "normscope compare my_model.py:build --placements own --optimizers adamw --peak-lr "
-        "2.5e-4,5e-4,1e-3"
+        "around:5e-4"
     )
     assert rows["rate"].endswith(f"and choose after 70 % of the updates: `{command}`")
 

@@ -53,9 +53,7 @@ def test_what_is_unknown_is_called_so_with_what_finds_out():
     assert rows["warm-up"] == ("not known", "no recipe that we read tells it for such a model")
     assert rows["your learning rate"] == ("3e-4", "unknown: there is no range to compare it with")
     assert rate_headline(found) == "whether your learning rate 3e-4 is good is unknown"
-    command = (
-        "`normscope compare m.py:f --placements own --optimizers sgd --peak-lr 1.5e-4,3e-4,6e-4`"
-    )
+    command = "`normscope compare m.py:f --placements own --optimizers sgd --peak-lr around:3e-4`"
     assert rate_step(found, "m.py:f") == f"compare learning rates first: {command}"
     assert surer(found, "m.py:f") == (
         "train with half of your rate, with it and with twice it, and choose after 70 % of the "
@@ -72,7 +70,7 @@ def test_what_makes_a_rate_surer_are_three_rates_that_compare_takes():
     assert numbers(words[words.index("--peak-lr") + 1], float, "peak-lr") == [0.01, 0.02, 0.04]
     assert words[words.index("--optimizers") + 1] == "adamw"
     # Of a model in no file that `compare` takes, the options alone.
-    with_options = "`normscope compare` with `--optimizers adamw --peak-lr 0.01,0.02,0.04`"
+    with_options = "`normscope compare` with `--optimizers adamw --peak-lr around:0.02`"
     assert surer(advice(best=0.02)).endswith(f"70 % of the updates: {with_options}")
 
 

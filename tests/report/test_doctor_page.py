@@ -230,7 +230,7 @@ def test_a_rate_out_of_range_is_in_the_headline_and_nothing_is_called_healthy():
     )
     assert "— your learning rate 4e-4 is in the usual range" in good
     # A command stands as code, and what is around it as text.
-    assert "<code>--optimizers adamw --peak-lr 2e-4,4.1e-4,8.2e-4</code>" in good
+    assert "<code>--optimizers adamw --peak-lr around:4.1e-4</code>" in good
     assert "&lt;code&gt;" not in good
 
 

@@ -100,6 +100,7 @@ OTHERWISE = (
     "rescue",
     "spikes",
     "stable",
+    "three-rates",
 )
 
 
@@ -123,8 +124,8 @@ def test_what_measures_does_not_depend_on_pages(name: str):
 
     Figures 2, 4, 5 and 6, the cross of optimisers, adaptive, converged, deep and stable measure by
     runs alone, the studies of families, rescue and spikes by the doctor, whose room makes findings,
-    and probes by scikit-learn's adapter, whose room has pages' adapters too: minutes; rate-law
-    reads a table. Those of texts read the others.
+    and probes by scikit-learn's adapter, whose room has pages' adapters too: minutes; rate-law and
+    three-rates read tables. Those of texts read the others.
     """
     module = f"normscope_studies.{MEASURED_BY.get(name, name.replace('-', '_') + '.measure')}"
     places = {

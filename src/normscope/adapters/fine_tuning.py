@@ -26,7 +26,7 @@ from .hugging_face import from_folder, load_transformers
 BETAS = (0.9, 0.999)
 EPSILON = 1e-6
 WEIGHT_DECAY = 0.01
-"""Of matrices and embeddings: norms and biases do not decay, there and in Trainer."""
+"""The decay of matrices and embeddings: norms and biases do not decay, there and in Trainer."""
 CLIP_NORM = 1.0
 """The largest norm of all gradients together."""
 _LOGGED = 50
@@ -35,31 +35,31 @@ _LOGGED = 50
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainerRecipe:
-    """What a run of Trainer hangs on beside its model and its data."""
+    """The settings that a run of Trainer depends on beside its model and its data."""
 
     batch_sequences: int
     peak_lr: float
     epochs: int
     warmup_share: float
-    """Of the updates; the rate then falls in a straight line to 0."""
+    """The share of updates that is warm-up; the rate then falls in a straight line to 0."""
     seed: int
-    """Of the order and the dropout."""
+    """The seed of the order and the dropout."""
     device: str
     """cpu or cuda, whose first device is taken."""
 
     def updates(self, rows: int) -> int:
-        """Of the whole run, over so many rows."""
+        """Returns the updates of the whole run, over so many rows."""
         return math.ceil(rows / self.batch_sequences) * self.epochs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainerOutcome:
-    """What a run came to."""
+    """The outcome of a run."""
 
     losses: Sequence[tuple[int, float]]
     """(update, mean training loss in nats over the updates since the one before)."""
     logits_PC: NDArray[np.float64]
-    """Of the rows that are judged, after the last update."""
+    """The logits of the rows that are judged, after the last update."""
 
 
 def fine_tuned(
@@ -112,7 +112,7 @@ def fine_tuned(
 
 
 _LEFT_OUT = -100
-"""In place of a label, for a row that counts nothing: cross-entropy's own."""
+"""The label of a row that counts nothing: cross-entropy's own."""
 
 
 def _mean_over_all(outputs: Any, labels_B: Tensor, num_items_in_batch: Any = None) -> Tensor:
@@ -232,12 +232,12 @@ class FolderEncoder:
     model: nn.Module
     """Gives hidden states (B, T, D) first."""
     pooler: nn.Linear | None
-    """Of the first token, taken out of the model; None where it has none."""
+    """The pooler of the first token, taken out of the model; None where it has none."""
     width: int
     positions: int
-    """Of the longest sequence."""
+    """The length of the longest sequence."""
     segments: int
-    """How many kinds of segments it tells apart."""
+    """The number of kinds of segments that it distinguishes."""
 
 
 def encoder_in(folder: Path, *, dropout: float) -> FolderEncoder:

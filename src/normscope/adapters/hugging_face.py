@@ -143,14 +143,14 @@ def from_folder(folder: Path, changes: Mapping[str, Any], *, bare: bool = False)
 
 
 def is_model(model: nn.Module) -> bool:
-    """Whether it is a model of transformers, which is not imported to find out."""
+    """Tells whether it is a model of transformers, which is not imported to find out."""
     loaded = sys.modules.get("transformers")
     return loaded is not None and isinstance(model, loaded.PreTrainedModel)
 
 
 def wanted_placement(config: Any) -> str | None:
-    """What a configuration's flags say about the placement: "pre-ln", "post-ln", or None where it
-    has no such flag.
+    """Returns the placement that a configuration's flags give: "pre-ln", "post-ln", or None where
+    it has no such flag.
     """
     flags = vars(config)
     for name in (*_PRE_WHERE_TRUE, *_POST_WHERE_TRUE):

@@ -27,7 +27,9 @@ _HEADS = (
     "CTC",
 )
 _MASKED_SHARE = 0.15
-"""Of the tokens that a masked language model is asked for (Devlin et al. 2019, section 3.1)."""
+"""The share of the tokens that a masked language model is asked for (Devlin et al. 2019, section
+3.1).
+"""
 _IGNORED = -100
 """A label that Hugging Face's losses leave out."""
 _FALLBACK_IMAGE = 224
@@ -215,8 +217,8 @@ class _Drawn:
         return {"labels": torch.randint(self.config.num_labels, shape, generator=self.generator)}
 
     def _one_a_frame(self, inputs: dict[str, Tensor]) -> Tensor:
-        """As many labels as frames, each unlike the one before, and no blank: one alignment alone
-        is possible.
+        """Draws as many labels as frames, each different from the one before, and no blank: one
+        alignment alone is possible.
 
         So chance is ln V a frame, as it is for other losses; every further alignment would lower
         it.

@@ -14,8 +14,8 @@ from ..monitor.loop import LoopMonitor
 
 
 def _callback_classes() -> tuple[Any, ...]:
-    """Of both names of the library where both are installed: the trainer of each takes callbacks of
-    its own alone.
+    """Returns the callback classes of both names of the library where both are installed: the
+    trainer of each takes callbacks of its own alone.
     """
     found = []
     for name in ("lightning.pytorch", "pytorch_lightning"):

@@ -31,12 +31,12 @@ def of_mlflow_store(folder: Path, wanted: str = "") -> History:
 
 
 def is_mlflow_run(folder: Path) -> bool:
-    """Whether a folder is one run of mlflow's store of files."""
+    """Tells whether a folder is one run of mlflow's store of files."""
     return (folder / "metrics").is_dir() and (folder / "meta.yaml").is_file()
 
 
 def is_mlflow_store(folder: Path) -> bool:
-    """Whether runs of mlflow lie in a folder, or in those within it."""
+    """Tells whether runs of mlflow lie in a folder, or in those within it."""
     return any(is_mlflow_run(meta.parent) for meta in _metas(folder))
 
 
@@ -50,7 +50,7 @@ def _files(folder: Path) -> list[Path]:
 
 
 def _run_name(run: Path) -> str:
-    """As its `meta.yaml` has it, in a line of its own."""
+    """Returns the run's name, which its `meta.yaml` has in a line of its own."""
     for line in (run / "meta.yaml").read_text("utf-8", "replace").splitlines():
         if line.startswith("run_name: "):
             return line.removeprefix("run_name: ").strip("'\" ")

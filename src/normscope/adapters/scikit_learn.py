@@ -22,7 +22,9 @@ class LinearProbe:
     """Multinomial logistic regression of scikit-learn."""
     mean_D: NDArray[np.float64]
     deviation_D: NDArray[np.float64]
-    """Of the features among the rows that it was fitted to; infinite for one that did not vary."""
+    """The standard deviation of the features among the rows that it was fitted to; infinite for one
+    that did not vary.
+    """
 
     def accuracy(self, x_ND: _Features, labels_N: NDArray[np.int64]) -> float:
         """Returns the share of the rows that it puts into their class."""

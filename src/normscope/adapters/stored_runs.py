@@ -1,4 +1,4 @@
-"""Which run of a store of several is meant."""
+"""The choice of a run from a store of several."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from ..limits.reading import shown
 from ..report.words import counted
 
 RUN_SIGN = "#"
-"""Between a store of several runs and the run that is meant, as in `mlflow.db#first`."""
+"""The sign between a store of several runs and the chosen run, as in `mlflow.db#first`."""
 _MOST_NAMED = 5
 
 
@@ -17,7 +17,7 @@ class StoredRun:
     """One run of several in a store."""
 
     key: str
-    """As the store counts it."""
+    """The key of the run in its store."""
     name: str
 
 

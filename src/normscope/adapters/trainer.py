@@ -90,8 +90,8 @@ class NormScopeTrainerCallback(TrainerCallback):
 
 
 def _in_short(values: dict[str, float]) -> str:
-    """What a terminal is told: "stream 0.94 to 1.2, gradients 0.13 to 0.19 (37 values)", over all
-    sub-layers.
+    """Summarises values over all sub-layers for the terminal: "stream 0.94 to 1.2, gradients 0.13
+    to 0.19 (37 values)".
     """
     parts = []
     for said, ending in (("stream", "/stream_square"), ("gradients", "/gradient_norm")):

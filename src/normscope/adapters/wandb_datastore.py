@@ -64,7 +64,7 @@ def of_datastore(file: Path) -> History:
 
 
 def _settings(record: bytes) -> dict[str, Any]:
-    """What a record says of the configuration, by name: of the run's beginning, and of changes."""
+    """Returns the settings in a record, by name: those of the run's beginning, and changes."""
     runs = _values_of_field(record, _RUN)
     configs = [one for run in runs for one in _values_of_field(run, _CONFIG_OF_RUN)]
     configs += _values_of_field(record, _CONFIG)
@@ -73,7 +73,7 @@ def _settings(record: bytes) -> dict[str, Any]:
 
 
 def _records(content: bytes) -> Iterator[bytes]:
-    """Until the end, or the first part that is torn."""
+    """Yields records until the end, or the first part that is torn."""
     at, parts = _HEADER_BYTES, b""
     while at + _FRAME.size <= len(content):
         if _BLOCK_BYTES - at % _BLOCK_BYTES < _FRAME.size:

@@ -14,7 +14,7 @@ from ..errors import UserError
 
 
 def is_model(model: nn.Module) -> bool:
-    """Whether its class, or one that it derives from, is of x-transformers."""
+    """Tells whether its class, or one that it derives from, is of x-transformers."""
     return "x_transformers" in sys.modules and any(
         base.__module__.partition(".")[0] == "x_transformers" for base in type(model).__mro__
     )

@@ -18,7 +18,7 @@ from ..processes.surroundings import interpreter, with_lifeline
 from .root import Root
 
 _SAVING_SECONDS = 20.0
-"""How long a command that is asked to stop may take to save."""
+"""The seconds that a command that is asked to stop may take to save."""
 _COLUMNS = 100
 """The width of an answer, whatever the terminal from which the server was started."""
 
@@ -89,7 +89,9 @@ _FAULT = "Traceback (most recent call last)"
 
 
 def _has_failed(code: int, printed: str, said: str) -> bool:
-    """Whether a command has no answer. The code 1 is also that of an answer which is bad news."""
+    """Tells whether a command has no answer. The code 1 is also that of an answer which is bad
+    news.
+    """
     return code not in (0, 1) or not printed.strip() or _FAULT in said
 
 

@@ -27,7 +27,7 @@ class Root:
 
     @classmethod
     def of(cls, folder: Path) -> "Root":
-        """Raises UserError where there is no such folder."""
+        """Opens the folder as a root. Raises UserError where there is no such folder."""
         found = from_home(folder).resolve()
         if not found.is_dir():
             raise UserError(f"--root {folder}: no such folder; name the folder with your code")
@@ -52,14 +52,16 @@ class Root:
         return str(path) if short.startswith(("-", "~")) else short
 
     def existing(self, name: str, text: str) -> str:
-        """As `inside`, of what is there. Raises UserError where nothing is."""
+        """Returns an existing path as `inside` does. Raises UserError where nothing is there."""
         path = self.inside(name, text)
         if not (self.folder / path).exists():
             raise UserError(f"{name} {text!r}: no such file or folder in {self.folder}")
         return path
 
     def log(self, name: str, text: str) -> str:
-        """As `existing`, of a log, which may be one RUN of several: FILE#RUN."""
+        """Returns the path of a log as `existing` does; a log may be one RUN of several:
+        FILE#RUN.
+        """
         file, sign, run = text.partition("#")
         return self.existing(name, file) + sign + run
 
@@ -81,7 +83,7 @@ class Root:
 
 
 def _refuse_foreign(file: Path, function: str) -> None:
-    """Raises UserError where a file does not define the function itself.
+    """Checks that a file defines the function itself. Raises UserError where it does not.
 
     What a file imports may be a function of any package, and it would be called with whatever is
     given.

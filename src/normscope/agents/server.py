@@ -16,12 +16,14 @@ from .tools import Tools
 
 
 class _Server(MCPServer[Any]):
-    """Whose errors are one line each, without the library's words before them."""
+    """A server whose errors are one line each, without the library's words before them."""
 
     async def call_tool(
         self, name: str, arguments: dict[str, Any], context: Context[Any, Any] | None = None
     ) -> CallToolResult | InputRequiredResult:
-        """As the library's. Raises ToolError with what is the caller's to put right."""
+        """Calls a tool as the library does. Raises ToolError with what the caller has to
+        correct.
+        """
         try:
             return await super().call_tool(name, arguments, context)
         except ToolError as error:
@@ -34,7 +36,7 @@ class _Server(MCPServer[Any]):
 
 
 def _in_one_line(error: ValidationError) -> str:
-    """Which arguments are wrong, and how."""
+    """Returns which arguments are wrong, and how."""
     wrong = []
     for one in error.errors(include_url=False, include_context=False):
         place = ".".join(map(str, one["loc"]))

@@ -1,3 +1,3 @@
-"""What `import normscope` offers; the names are listed in `normscope.__all__` and in the manual's
-page on Python.
+"""The public interface of `import normscope`; its names are listed in `normscope.__all__` and in
+the manual's page on Python.
 """

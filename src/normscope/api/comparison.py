@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Comparison:
-    """What a comparison came to."""
+    """The outcome of a comparison: its runs, its report and its conclusion."""
 
     folder: Path
     report: Path
@@ -38,15 +38,15 @@ class Comparison:
     page: Page
     """Everything on it, as values."""
     runs: Mapping[str, Run]
-    """By name: those that were asked for, where the page may show former ones of the folder as
-    well, or all.
+    """The runs by name: only those that were asked for, or all; the page may also show earlier runs
+    of the folder.
     """
     problems: Sequence[str]
     """A line for each run that failed, or whose evaluation did."""
 
     @property
     def conclusion(self) -> str:
-        """What it comes to in a sentence, and what the paper says of it in another."""
+        """The conclusion in one sentence, and the paper's statement on it in another."""
         return " ".join(self.page.conclusion)
 
     @property
@@ -71,7 +71,7 @@ class Comparison:
 
     @property
     def verdicts(self) -> dict[str, str]:
-        """What became of each configuration, by its name."""
+        """The verdict on each configuration, by the configuration's name."""
         return {str(row.name): str(row.verdict.text) for row in self.page.configurations}
 
     @property
@@ -92,7 +92,7 @@ class Comparison:
         return panels_figure(chart_panels(explorer(self.page)["valid-loss"][0]))
 
     def __str__(self) -> str:
-        """What the terminal shows at the end."""
+        """Returns the lines that the terminal shows at the end."""
         lines = [
             *summary_lines(self.page, str(self.report)),
             *(f"failed: {one}" for one in self.problems),
@@ -199,7 +199,7 @@ def _axes(
 def _base(
     config: Configuration, settings: Mapping[str, Any]
 ) -> tuple[RunConfig, Mapping[str, str]]:
-    """What all runs have in common, and what sets each key that is not left to its default."""
+    """Returns the configuration that all runs share, and the source of each key that was set."""
     given = _given(config)
     places = dict(given.places)
     for key in settings:
@@ -233,7 +233,8 @@ def _trained(
 
 @checked
 def compare_runs(folder: str | Path) -> Comparison:
-    """What the runs of a folder come to, finished or not: that of a comparison, or a single run's.
+    """Returns the comparison of the runs in a folder, finished or not; the folder may also be that
+    of a single run.
 
     Nothing is trained or written. Raises UserError where there are none, or where a run's corpus
     cannot be opened.

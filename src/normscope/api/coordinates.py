@@ -50,14 +50,14 @@ class _ModuleSizes:
     sizes: NDArray[np.float64]
     """(U, S, X) Mean |activation|."""
     slopes: tuple[Estimate, ...]
-    """By update: the slope of log size over log width, its mean over seeds with the 95 %
+    """For each update, the slope of log size over log width: its mean over seeds with the 95 %
     interval.
     """
 
     @property
     def growth(self) -> _Growth:
-        """After the last update: whether the whole interval of the slope lies above 0.1, or
-        below.
+        """The growth after the last update: whether the whole interval of the slope lies above 0.1,
+        or below.
         """
         slope = self.slopes[-1]
         if float(slope.low) > _LEVEL:
@@ -67,21 +67,22 @@ class _ModuleSizes:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class CoordinateCheck:
-    """Of every module how large its output is after some updates, over widths (Yang et al. 2021,
-    arXiv:2203.03466, appendix D.1)."""
+    """The size of every module's output after some updates, over widths (Yang et al. 2021,
+    arXiv:2203.03466, appendix D.1).
+    """
 
     widths: tuple[int, ...]
     updates: int
     seeds: int
     rate: float | None
-    """None of an optimiser that brings its own."""
+    """The learning rate; None where the optimiser brings its own."""
     modules: Mapping[str, _ModuleSizes]
-    """By the module's name, in the order of the forward pass; "" is the whole model."""
+    """The sizes by the module's name, in the order of the forward pass; "" is the whole model."""
 
     @property
     def verdict(self) -> _Growth:
-        """Whether any module's output grows with the width; undecided where none is known to and
-        some may.
+        """The verdict on the model: whether any module's output grows with the width; undecided
+        where none is known to grow and some may.
         """
         found = {one.growth for one in self.modules.values()}
         known: tuple[_Growth, ...] = ("grows with width", "undecided")
@@ -195,8 +196,8 @@ def coordinate_check(
     updates: int = 4,
     seeds: int = 3,
 ) -> CoordinateCheck:
-    """Whether activations grow with the width after a few updates: the check that µP's authors make
-    of a model.
+    """Measures whether activations grow with the width after a few updates: the check that µP's
+    authors make of a model.
 
     The models:
         build: makes the model of a width, with weights drawn from torch's generator, which is

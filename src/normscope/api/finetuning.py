@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class FineTuning:
-    """What a fine-tuning search came to."""
+    """The outcome of a fine-tuning search."""
 
     folder: Path
     report: Path
@@ -33,7 +33,7 @@ class FineTuning:
     """A row for each cell: its setting, its seed, and what it came to."""
     lines: Sequence[str]
     panels: Sequence[Panel]
-    """What `plot` draws."""
+    """The panels that `plot` draws."""
 
     def plot(self) -> "Figure":
         """The accuracies beside the majority class, as a matplotlib figure."""
@@ -42,7 +42,7 @@ class FineTuning:
         return panels_figure(self.panels)
 
     def __str__(self) -> str:
-        """What the terminal shows at the end."""
+        """Returns the lines that the terminal shows at the end."""
         return broken("\n".join(self.lines))
 
     def __repr__(self) -> str:
@@ -153,7 +153,7 @@ def _config(
 
 
 def default_folder(run: Path, train: Path) -> Path:
-    """Where a search lies of which nobody says it.
+    """Returns the folder of a search for which no folder was given.
 
     GLUE's files have the same name in every task, so that their folder is in it too.
     """
@@ -171,7 +171,7 @@ def _searched(
 
 
 def _finetuning_of(found: searching.FoundSetting) -> FineTuning:
-    """What Python shows of a search."""
+    """Returns a search in the form that Python shows."""
     cells = {cell.name: cell for cell in (*found.searched, *found.best)}
     rows = []
     for cell in cells.values():

@@ -237,7 +237,9 @@ def _refuse_others(optimizer: Optimizer, known: Collection[int]) -> None:
 
 
 def _take_up(optimizer: Optimizer, added: list[nn.Parameter]) -> None:
-    """Has an optimiser train what the placement added, with the settings of its first group."""
+    """Adds the parameters that the placement added to an optimiser, with the settings of its first
+    group.
+    """
     if added:
         optimizer.add_param_group({**optimizer.param_groups[0], "params": added})
 

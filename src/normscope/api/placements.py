@@ -30,7 +30,7 @@ from ..settings.validation import checked
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Placements(Mapping[str, Details]):
-    """What can be said of placements at one size, read from their formulas:
+    """The details of placements at one size, read from their formulas:
     `found["deepnorm"].constants`.
     """
 
@@ -38,7 +38,7 @@ class Placements(Mapping[str, Details]):
     table: list[PlacementRow]
     """A row each, in alphabetical order, variants below what they are variants of."""
     asked: tuple[str, ...]
-    """Those that were named; none where all were asked for."""
+    """The placements that were named; empty where all were asked for."""
 
     def __getitem__(self, name: str) -> Details:
         """Everything about one. Raises KeyError for one that is not among them."""
@@ -61,7 +61,7 @@ class Placements(Mapping[str, Details]):
         return {name: asdict(self[name]) for name in self}
 
     def __str__(self) -> str:
-        """What the terminal shows."""
+        """Returns the text that the terminal shows."""
         if not self.asked:
             return plain_text(list_table(self.table, self.size))
         found = [self[name] for name in self]
@@ -142,7 +142,7 @@ class Choice:
         return plain(self.found)
 
     def __str__(self) -> str:
-        """What the terminal shows."""
+        """Returns the text that the terminal shows."""
         return plain_text(choice_view(self.found))
 
     def __repr__(self) -> str:
@@ -155,7 +155,7 @@ class Choice:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class QueryKeyChoice:
-    """What is known of norms on queries and keys for a case, which go with any placement."""
+    """The evidence on norms of queries and keys for a case; such norms go with any placement."""
 
     found: QueryKeyAnswer
     """Everything, as values: what we would do, how sure that is, and the command that decides."""
@@ -165,7 +165,7 @@ class QueryKeyChoice:
         return self.found.plain()
 
     def __str__(self) -> str:
-        """What the terminal shows."""
+        """Returns the text that the terminal shows."""
         return plain_text(sections_view(title_of(self.found), answer_parts(self.found)))
 
     def __repr__(self) -> str:
@@ -176,7 +176,7 @@ class QueryKeyChoice:
 
 
 def _sections_html(title: str, sections: Iterable[PageSection]) -> str:
-    """What a notebook shows of sections below a title."""
+    """Returns the HTML that a notebook shows of sections below a title."""
     shown = [heading(title)]
     for part in sections:
         shown += [heading(part.heading), *map(paragraph, part.before)]
@@ -223,8 +223,8 @@ def choose(
     tokens: float | None = None,
     batch_tokens: float | None = None,
 ) -> Choice | QueryKeyChoice:
-    """Which placements, rates and warm-ups are supported by which evidence, for a model that one
-    wants to train.
+    """Chooses placements, rates and warm-ups for a model that one wants to train, with the evidence
+    for each.
 
     The model to train:
         placements: those to look at; all that the model can have where none is named. "qk-norm"

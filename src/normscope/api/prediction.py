@@ -52,7 +52,9 @@ class _ModelOptions(TypedDict, total=False):
 
 
 class _UpdateOptions(_ModelOptions, total=False):
-    """With the first update of a training, whose change is followed where it is given."""
+    """The options of a prediction with the first update of a training, whose change is followed
+    where it is given.
+    """
 
     update: _UpdateName
     rate: float
@@ -60,7 +62,7 @@ class _UpdateOptions(_ModelOptions, total=False):
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Prediction:
-    """What theory says of placements at initialisation.
+    """The prediction of theory for placements at initialisation.
 
     `prediction["pre-ln"].q` is a curve as a numpy array; of an encoder-decoder,
     `prediction["pre-ln", "decoder"].q`.
@@ -68,7 +70,7 @@ class Prediction:
 
     model: ModelSetting
     stacks: PredictedStacks
-    """By placement, then by stack: "encoder", "decoder" or both."""
+    """The predictions by placement, then by stack: "encoder", "decoder" or both."""
 
     def __getitem__(self, key: str | tuple[str, str]) -> StackPrediction:
         """One stack under one placement. Raises KeyError for what was not predicted, and where the
@@ -114,7 +116,7 @@ class Prediction:
         return data
 
     def __str__(self) -> str:
-        """What the terminal shows."""
+        """Returns the text that the terminal shows."""
         return prediction_text(self.stacks, self.model)
 
     def __repr__(self) -> str:
@@ -147,7 +149,7 @@ class Prediction:
         return fragment(shown)
 
     def _update(self) -> str:
-        """What the change is of, in words; empty without one."""
+        """Returns the update whose change is predicted, in words; "" without one."""
         changes = [one.change for one in labelled(self.stacks).values() if one.change is not None]
         return f"{changes[0].update}, rate {learning_rate(changes[0].rate)}" if changes else ""
 
@@ -200,7 +202,7 @@ def _drawn(label: str, hue: int, values: Iterable[float], *, first: int = 0) -> 
 
 @checked
 def predict(*placements: str, **model: Unpack[_UpdateOptions]) -> Prediction:
-    """What theory says of these placements at initialisation, without a model.
+    """Predicts, without a model, what these placements do at initialisation.
 
     The model:
         placements: names, such as pre-ln, one or more.
@@ -265,8 +267,8 @@ def update_of(optimizer: str | None, rate: float | None) -> Update | None:
 def every_prediction(
     model: ModelSetting, update: Update | None = None
 ) -> tuple[Prediction, dict[str, str]]:
-    """Of all placements that are defined for the model; of those that theory does not follow,
-    why.
+    """Returns the prediction of all placements that are defined for the model, and by name the
+    reason for each that theory does not follow.
     """
     kind = model.shape("decoder" if model.stack == "decoder" else "encoder").model
     names = [name for name, placement in registered().items() if kind in placement.models]

@@ -10,19 +10,19 @@ from ..theory.mixing import Array
 from ..theory.predict import ModelSetting, StackPrediction
 
 PredictedStacks = dict[str, dict[str, StackPrediction]]
-"""By placement, then by stack: "encoder", "decoder" or both."""
+"""Predictions by placement, then by stack: "encoder", "decoder" or both."""
 
 GRADIENT_OF = "ffn_out"
 """The matrix whose gradient is drawn and tabled; the curves of all others are there as well."""
 _WIDEST = 80
 """Columns of what is printed, whatever prints it."""
 _FIRST_ORDER = 0.1
-"""Of a stream's mean square: what moves a stream by a third of its own length changes more than to
-first order.
+"""The largest change to first order, as a share of a stream's mean square: a stream that moves by a
+third of its own length changes by more.
 """
 _MOST_SAID = 4
 _LEVEL = 1.25
-"""What differs by less than such a factor is told as level."""
+"""The factor below which a difference counts as level."""
 
 
 def prediction_text(found: PredictedStacks, model: ModelSetting) -> str:
@@ -102,7 +102,9 @@ def _change_table(found: PredictedStacks, model: ModelSetting) -> list[str]:
 
 
 def _beyond(found: PredictedStacks) -> Iterator[str]:
-    """Whose change is beyond first order, and to which rate it is not."""
+    """Yields, for each placement whose change is beyond first order, the rate up to which it is
+    not.
+    """
     for name, stacks in found.items():
         for one in stacks.values():
             if one.change is None:
@@ -119,8 +121,8 @@ def _beyond(found: PredictedStacks) -> Iterator[str]:
 
 
 def _meaning(found: PredictedStacks) -> list[str]:
-    """What the curves come to from the first block to the last: a sentence a stack, or one of
-    many.
+    """Returns the course of the curves from the first block to the last: a sentence for each stack,
+    or one for many.
     """
     stacks = labelled(found)
     squares = [_course(one.q) for one in stacks.values()]
@@ -138,7 +140,7 @@ def _meaning(found: PredictedStacks) -> list[str]:
 
 
 def _course(curve: Array) -> str:
-    """What becomes of a quantity from its first value to its last."""
+    """Returns the course of a quantity from its first value to its last, in words."""
     times = float(curve[-1]) / float(curve[0]) if curve[0] else math.nan
     if math.isnan(times):
         return "is 0 at first"

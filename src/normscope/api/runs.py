@@ -97,7 +97,7 @@ class Run:
 
     @property
     def is_finished(self) -> bool:
-        """Whether the training reached its end."""
+        """True where the training reached its end."""
         return RunFolder(self.folder).is_finished
 
     @property
@@ -110,7 +110,7 @@ class Run:
         }
 
     def plot(self) -> "Figure":
-        """Both losses over the updates, as a matplotlib figure."""
+        """Draws both losses over the updates, as a matplotlib figure."""
         from ..report.chart_svg import panels_figure
 
         return panels_figure([self._panel()], columns=1)
@@ -290,7 +290,7 @@ def configuration(config: Configuration | GivenConfig, settings: Mapping[str, An
 
 
 def _losses(record: RunRecord, kind: str) -> RunLosses:
-    """Those that are known."""
+    """Returns the known losses of a kind, with their updates."""
     updates, nats = record.column(kind, UPDATE), record.column(kind, "nll_nats")
     known = np.isfinite(nats)
     return RunLosses(updates=updates[known].astype(np.int64), nats=nats[known])

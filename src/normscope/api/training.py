@@ -1,4 +1,4 @@
-"""What a placement asks of a training loop of the caller's own: a schedule, first values, work
+"""The parts of a placement for a training loop of the caller's own: a schedule, first values, work
 after every update.
 """
 
@@ -117,8 +117,8 @@ def profile(model: nn.Module, run: Callable[[], object]) -> None:
 def attach(
     model: nn.Module, optimizer: Optimizer, *, adaptive: AdaptiveConfig | None = None
 ) -> None:
-    """Have the optimiser do after each of its steps what the model's placements ask for; others ask
-    for nothing.
+    """Has the optimiser do after each of its steps what the model's placements ask for; other
+    placements ask for nothing.
 
     nGPT's matrices are put back to length 1, and numbers that follow a schedule move along it.
     Attaching a model again replaces what was attached before. A checkpoint of the model keeps how
@@ -151,7 +151,7 @@ def attach(
 
 
 class _Follower:
-    """What happens after every step of an optimiser."""
+    """The work that follows every step of an optimiser."""
 
     def __init__(self, model: nn.Module, adaptive: AdaptiveConfig | None) -> None:
         self.model, self.adaptive = model, adaptive
@@ -159,7 +159,7 @@ class _Follower:
             m for m in model.modules() if isinstance(m, Placed) and m.updates is not None
         ]
         self.updates = 0
-        """How many there were, where no part of the model keeps it."""
+        """The updates so far, where no part of the model counts them."""
         self._move()
 
     def __call__(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
@@ -171,7 +171,7 @@ class _Follower:
         self._move()
 
     def _move(self) -> None:
-        """To the values of the update that comes next, which is the one after those there were."""
+        """Sets the scheduled numbers to their values at the coming update."""
         if self.adaptive is not None:
             updates = int(self.counting[0].updates) if self.counting else self.updates
             set_scheduled(scheduled_numbers(self.model), adaptive_value(self.adaptive, updates + 1))

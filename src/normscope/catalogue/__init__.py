@@ -1,3 +1,3 @@
-"""What can be said of every registered placement, read from its formula: a table, details, a page
-of the manual.
+"""The catalogue of every registered placement, read from its formula: a table, details, a page of
+the manual.
 """

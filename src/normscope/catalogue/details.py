@@ -21,7 +21,7 @@ VOCABULARY = 10_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _WeightDraw:
-    """How one weight matrix of a block is drawn at first."""
+    """The initial distribution of one weight matrix of a block."""
 
     gain: float
     std: float
@@ -56,7 +56,9 @@ class _ParameterRow:
     initial: Initial
     """A number for all entries, or one for each in nested tuples."""
     std: float = 0.0
-    """Of the normal distribution about it that first values are drawn from."""
+    """The standard deviation of the normal distribution about it that first values are drawn
+    from.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,7 +88,9 @@ class Details:
 
 
 def details(placement: type[Placement], size: Size) -> Details:
-    """Raises ValueError where the placement is not defined for such a model."""
+    """Returns all that is known of a placement at one size. Raises ValueError where it is not
+    defined for such a model.
+    """
     stacks = {kind: placement(shape) for kind, shape in size.shapes.items()}
     last = list(stacks.values())[-1]  # the one whose output is projected on the vocabulary
     rows_of_embedding = Symbol("E", (), size.width)

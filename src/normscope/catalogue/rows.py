@@ -15,8 +15,8 @@ from ..placement.reading import Cost, Reading, block_cost, read
 
 StackName = Literal["encoder", "decoder"]
 BASELINE = "pre-ln"
-"""What costs are compared with: one norm and one addition a sub-layer is the least that a normed
-residual needs.
+"""The placement that costs are compared with: one norm and one addition a sub-layer is the least
+that a normed residual needs.
 """
 
 
@@ -97,18 +97,18 @@ def sized(model: str, blocks: str, width: int, ffn_width: int, heads: int) -> Si
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _StackFacts:
-    """What the formula asks for in one stack; lists have an entry for every block."""
+    """The formula's requirements in one stack; lists have an entry for every block."""
 
     formula: list[str]
     brief_formula: list[str]
-    """Without numbers of a token and all but the first of several streams."""
+    """The formula without the numbers of a token, and with the first of several streams alone."""
     final_norm: bool
     norms: list[int]
     extra_parameters: list[int]
     """Trainable numbers of the formula itself: neither F's matrices nor what the norms own."""
     last_block_cost: Cost
     last_block_cost_ratio: float
-    """To that of `BASELINE`."""
+    """The ratio of that cost to the cost of `BASELINE`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

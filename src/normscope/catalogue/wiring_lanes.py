@@ -1,5 +1,5 @@
-"""Where the boxes and lines of a wiring diagram go: a box a row, streams straight down, branches in
-lanes beside them.
+"""The places of boxes and lines in a wiring diagram: a box a row, streams straight down, branches
+in lanes beside them.
 
 The first stream runs down lane 0. What leaves it and comes back stands to its right, a skip that
 must pass over later boxes of it to its left, and further streams stand to the right of all
@@ -42,7 +42,7 @@ class _Arrangement:
 
     rows: tuple[tuple[int, ...], ...]
     lanes: tuple[int, ...]
-    """Of every box."""
+    """The lane of every box."""
     lines: tuple[_Track, ...]
     crossbars: tuple[Crossbar, ...]
 
@@ -51,7 +51,9 @@ class _Arrangement:
         return next((box for box in self.rows[row] if self.lanes[box] == lane), None)
 
     def widths(self, of_box: Callable[[int], float], empty: float) -> dict[int, float]:
-        """By lane from left to right that of its widest box; `empty` for a lane without one."""
+        """Returns the width of the widest box of each lane, from left to right; `empty` for a lane
+        without one.
+        """
         used = sorted({*self.lanes, *(line.lane for line in self.lines)})
         widths = {}
         for lane in used:

@@ -61,14 +61,14 @@ class _Picture:
     def __init__(self, section: Wiring) -> None:
         self.boxes, self.layout = section.boxes, layout(section)
         self.x: dict[int, float] = {}
-        """Of the middle of every lane."""
+        """The horizontal position of the middle of every lane."""
         x = 0.0
         for lane, wide in self.layout.widths(lambda box: self._size(box)[0], 8).items():
             self.x[lane] = x + wide / 2
             x += wide + _BESIDE
         self.width = x - _BESIDE
         self.y: list[float] = []
-        """Of the middle of each row."""
+        """The vertical position of the middle of each row."""
         y = float(_TITLE)
         for row in self.layout.rows:
             high = max((self._size(box)[1] for box in row), default=0)

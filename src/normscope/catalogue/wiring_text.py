@@ -48,7 +48,7 @@ def wiring_text(sections: Sequence[Wiring]) -> str:
 
 
 def label(box: Box) -> str:
-    """What stands in the box."""
+    """Returns the text in the box."""
     return {"+": "⊕", "-": "⊖"}.get(box.label, box.label) if box.kind == "sum" else box.label
 
 
@@ -99,7 +99,7 @@ class _Drawing:
         return self.boxes[box].kind in _FRAMED
 
     def _bare_below(self, box: int, other: int) -> bool:
-        """Two words of one lane, which need a line between them."""
+        """Tells whether two words of one lane follow each other, which need a line between them."""
         same = self.layout.lanes[box] == self.layout.lanes[other]
         return same and not self._framed(box) and not self._framed(other)
 

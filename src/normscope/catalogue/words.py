@@ -1,4 +1,4 @@
-"""How the catalogue's numbers and lists are said, in the terminal as in the manual."""
+"""The wording of the catalogue's numbers and lists, the same in the terminal and in the manual."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from textwrap import wrap
@@ -53,7 +53,7 @@ def number(value: float) -> str:
 
 
 def counts_by_stack(row: PlacementRow) -> dict[str, list[str]]:
-    """What is counted of a placement, by the heading of its column, for each stack."""
+    """Returns the counts of a placement, by the heading of their column, for each stack."""
     stacks = row.stacks.values()
     return {
         "final norm": ["yes" if f.final_norm else "none" for f in stacks],
@@ -72,8 +72,8 @@ def counts(row: PlacementRow) -> dict[str, str]:
 
 
 def formula(row: PlacementRow, *, brief: bool = False) -> list[str]:
-    """Of the first stack, and what the other one has otherwise; brief: in a few lines, for a list
-    of many.
+    """Returns the formula of the first stack, and what differs in the other one; brief: in a few
+    lines, for a list of many.
     """
     if not row.stacks:
         return row.general_formula
@@ -86,7 +86,7 @@ def formula(row: PlacementRow, *, brief: bool = False) -> list[str]:
 
 
 def defined(row: PlacementRow, size: Size) -> str:
-    """Where the placement is defined, and whether that includes the model asked for."""
+    """Returns where the placement is defined, and whether that includes the model asked for."""
     where = " and ".join(row.models) if len(row.models) < 3 else "every model"
     return where if row.stacks else f"{where} (not {size.model})"
 
@@ -119,12 +119,12 @@ def weight_rows(found: "Details") -> list[tuple[str, list[str]]]:
 
 
 def weight_columns(found: "Details") -> list[str]:
-    """What the columns of `weight_rows` are."""
+    """Returns the columns of `weight_rows`."""
     return [f"{kind}, {which} block" for kind in found.wiring for which in ("first", "last")]
 
 
 def facts(found: "Details") -> list[str]:
-    """What else there is to say, a sentence a line."""
+    """Returns further facts, a sentence a line."""
     said = [f"Norm: {found.norm}, epsilon {found.norm_epsilon:g}."]
     said.append(
         f"An embedding row E enters as {found.embedding_rows}; the logits are products with "
@@ -180,7 +180,7 @@ def _numbers(initial: Initial) -> str:
 
 
 def costs(row: PlacementRow) -> Mapping[StackName, str]:
-    """By stack, what the last block computes beside F."""
+    """Returns, by stack, what the last block computes beside F."""
     said: dict[StackName, str] = {}
     for kind, f in row.stacks.items():
         cost = f.last_block_cost

@@ -1,3 +1,3 @@
-"""What is known for a model one wants to train: evidence of ours and of others, ranked by how near
-it comes.
+"""The knowledge about a model one wants to train: our evidence and that of others, ranked by how
+near it comes.
 """

@@ -23,17 +23,17 @@ SAME = (frozenset({"adam", "adamw"}),)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelToTrain:
-    """Raises ValueError for what is no model."""
+    """A model that is to be trained. Raises ValueError for what is no model."""
 
     model: ModelKind
     blocks: int
-    """Of a stack; an encoder-decoder has as many in each."""
+    """The number of blocks of a stack; an encoder-decoder has as many in each."""
     width: int
     optimizer: str
     tokens: float | None = None
-    """Of the whole training; None where it is not known, and then not compared."""
+    """The tokens of the whole training; None where not known, and then not compared."""
     batch_tokens: float | None = None
-    """Of one update, over all devices and accumulation; None where it is not known."""
+    """The tokens of one update, over all devices and accumulation; None where not known."""
 
     def __post_init__(self) -> None:
         check_choice("model", self.model, get_args(ModelKind))
@@ -68,7 +68,7 @@ class Distance:
 
     @property
     def factors(self) -> dict[str, float]:
-        """By what is compared."""
+        """The factors by what is compared."""
         found = {"depth": self.blocks, "width": self.width}
         return found if self.tokens is None else {**found, "tokens": self.tokens}
 
@@ -83,12 +83,12 @@ class Distance:
 
     @property
     def is_small_scale(self) -> bool:
-        """Whether the case is larger by more than `NEAR` in something."""
+        """True where the case is larger by more than `NEAR` in something."""
         return any(factor > NEAR for factor in self.factors.values())
 
 
 def distance(case: ModelToTrain, setting: EvidenceSetting) -> Distance:
-    """To the nearest size of the setting."""
+    """Returns the distance of a case to the nearest size of the setting."""
     return Distance(
         blocks=case.blocks / _nearest(case.blocks, setting.blocks),
         width=case.width / _nearest(case.width, setting.width),
@@ -97,7 +97,7 @@ def distance(case: ModelToTrain, setting: EvidenceSetting) -> Distance:
 
 
 def counts_for(optimizer: str, other: str) -> bool:
-    """Whether evidence under one optimiser counts under the other."""
+    """Tells whether evidence under one optimiser counts under the other."""
     return optimizer == other or any({optimizer, other} <= same for same in SAME)
 
 
@@ -116,7 +116,7 @@ _STACKS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _DepthPrediction:
-    """Of one placement at the case's depth and width."""
+    """The prediction for one placement at the case's depth and width."""
 
     placement: str
     start_square: float
@@ -129,10 +129,10 @@ class _DepthPrediction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Theory:
-    """Before any update; of an encoder-decoder, its decoder."""
+    """The predictions before any update; of an encoder-decoder, its decoder."""
 
     command: str
-    """That computes the same curves block by block."""
+    """The command that computes the same curves block by block."""
     foreseen: Sequence[_DepthPrediction]
     refused: Sequence[str]
     """Placements that theory does not follow."""

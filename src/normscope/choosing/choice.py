@@ -28,7 +28,7 @@ class _CountingResult:
 
     @property
     def scale(self) -> SizeClass:
-        """Whether its size is near the case's, smaller, or otherwise unlike it."""
+        """The size class of the result: near the case, smaller, or different in another way."""
         if self.distance.is_near:
             return "near"
         return "small-scale" if self.distance.is_small_scale else "other size"
@@ -41,9 +41,11 @@ class _PlacementEvidence:
     placement: str
     group: known.Support
     findings: Sequence[EvidenceRow]
-    """Those that count, the nearest first."""
+    """The findings that count, the nearest first."""
     disagree: bool
-    """Whether one decides and another points the other way, so that it is undecided."""
+    """True where one finding decides and another points the other way, so that the answer is
+    undecided.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +63,7 @@ class QuestionAnswers:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvidenceForModel:
-    """What is known for a case."""
+    """The evidence for a case."""
 
     case: ModelToTrain
     asked: Sequence[str]
@@ -79,7 +81,7 @@ class EvidenceForModel:
     published: Sequence[known.Published]
 
     def scale(self, setting: str) -> SizeClass:
-        """Of a result by the name of its setting."""
+        """Returns the size class of a result by the name of its setting."""
         return next(one.scale for one in self.measured if one.setting.name == setting)
 
 
@@ -124,7 +126,7 @@ def choose(
 
 
 def _placements(case: ModelToTrain, asked: Sequence[str]) -> list[str]:
-    """Those asked for by their registered names, or all that the model can have."""
+    """Returns the registered names of the placements asked for, or all that the model can have."""
     if not asked:
         return [name for name, placement in registered().items() if case.model in placement.models]
     found = [named(name) for name in asked]
@@ -187,10 +189,11 @@ def _placement_evidence(placement: str, findings: Sequence[EvidenceRow]) -> _Pla
 
 
 def _leaning(finding: EvidenceRow) -> known.Support | None:
-    """The side on which the mean lies, whatever its interval; None for what decides nothing
-    whatever its mean, one seed and runs that have not learned, and for a gain from warm-up that is
-    there and small."""
-    if finding.half_width is None or not finding.learned:
+    """Returns the side on which the mean lies, whatever its interval; None for what decides nothing
+    whatever its mean (one seed, one rate, runs that have not learned) and for a gain from warm-up
+    that is there and small.
+    """
+    if finding.half_width is None or not finding.learned or not finding.leans:
         return None
     if finding.question == "lower-loss":
         return "supported" if finding.mean < 0 else "contradicted"
@@ -200,8 +203,8 @@ def _leaning(finding: EvidenceRow) -> known.Support | None:
 
 
 def _published(case: ModelToTrain, placements: Sequence[str]) -> list[known.Published]:
-    """Of the same kind of model, the nearest depth first; of some placements alone where these were
-    asked for.
+    """Returns published results on the same kind of model, the nearest depth first; only on some
+    placements where these were asked for.
     """
     found = [one for one in known.published() if one.model == case.model]
     if placements:
@@ -217,7 +220,9 @@ def _published(case: ModelToTrain, placements: Sequence[str]) -> list[known.Publ
 
 
 def published_near(choice: EvidenceForModel) -> list[known.Published]:
-    """Those of the baseline under such an optimiser, at most twice or half as deep and as wide."""
+    """Returns published results on the baseline under such an optimiser, at most twice or half as
+    deep and as wide.
+    """
     case = choice.case
 
     def is_near(one: known.Published) -> bool:

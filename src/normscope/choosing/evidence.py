@@ -21,20 +21,20 @@ NEEDS_NATS = 0.1
 optimisers.
 """
 Support = Literal["supported", "contradicted", "undecided", "not known"]
-"""Whether an interval lies on the side of the claim, on the other, or across the edge; or nothing
-was measured.
+"""The position of an interval: on the side of the claim, on the other, or across the edge; or
+nothing was measured.
 """
 QuestionName = Literal["lower-loss", "no-warmup"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """What is asked of every placement."""
+    """A question that is asked of every placement."""
 
     name: QuestionName
     heading: str
     rule: str
-    """When it counts as answered."""
+    """The condition under which it counts as answered."""
     unit: str
 
 
@@ -61,7 +61,7 @@ QUESTIONS: Mapping[QuestionName, Question] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvidenceSetting:
-    """Where something was measured: a result in one kind of model."""
+    """The setting of a measurement: a result in one kind of model."""
 
     name: str
     result: str
@@ -73,12 +73,12 @@ class EvidenceSetting:
     """The least and the greatest number of blocks in a stack."""
     width: tuple[int, int]
     tokens: int
-    """That a training saw; where batches are filled up to a limit, the most that it can have
-    seen.
+    """The tokens that a training saw; where batches are filled up to a limit, the most that it can
+    have seen.
     """
     updates: int
     text: str
-    """What it was trained on."""
+    """The text that it was trained on."""
     unigram_nats: float | None
     """The loss of a model that ignores its input; None where it is not recorded."""
 
@@ -94,18 +94,21 @@ class EvidenceRow:
     answer: Support
     mean: float
     half_width: float | None
-    """Of the 95 % interval; None for one seed, which decides nothing."""
+    """Half the width of the 95 % interval; None for one seed, which decides nothing."""
     seeds: int
     """Trainings in pairs."""
     source: Sequence[str]
     """JSON pointers into the result: the interval itself; or the losses of the seeds, of which this
     is the mean of the first less the second."""
     note: str = ""
-    """What has to be said with it."""
+    """The reservation that belongs to the result."""
     learned: bool = True
     """False where no loss of either side is well below the unigram baseline: that decides
     nothing.
     """
+    leans: bool = True
+    """False where one rate was tried for both sides: another may be the better one for either, so
+    that the difference speaks for neither."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,9 +123,9 @@ class BestRate:
     ladder: tuple[float, float]
     """The smallest and the largest rate that was tried."""
     at_an_end: bool
-    """Whether a better one may lie beyond."""
+    """True where a better rate may lie beyond the sweep."""
     loss_nats: Sequence[float]
-    """Of every seed at that rate."""
+    """The loss of every seed at that rate."""
     source: str
     """JSON pointer to these losses."""
 
@@ -136,11 +139,11 @@ class TrainedRate:
     optimizer: str
     width: int
     sublayers: int
-    """Of all stacks."""
+    """The number of sub-layers of all stacks."""
     normed_sums: float
     """The share of them whose residual sum is normed."""
     batch_tokens: float
-    """Of one update, about."""
+    """The tokens of one update, about."""
     updates: int
     best_rate: float
     source: str
@@ -157,16 +160,16 @@ class PublishedLadder:
     blocks: int
     batch_tokens: float
     tokens: float
-    """Of the whole training."""
+    """The tokens of the whole training."""
     best_rate: float
-    """At the vertex of a parabola through the lowest loss and its neighbours."""
+    """The rate at the vertex of a parabola through the lowest loss and its neighbours."""
     source: str
     """The folder below results/ with a JSON pointer to the rate."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Depth:
-    """How the hidden state was seen to move over depth at initialisation."""
+    """The change of the hidden state over depth at initialisation, as observed."""
 
     placement: str
     behaviour: str
@@ -196,11 +199,11 @@ class Evidence:
     published_ladders: Sequence[PublishedLadder]
     depths: Sequence[Depth]
     depth_blocks: int
-    """Up to how many blocks these were measured."""
+    """The largest number of blocks at which these were measured."""
     advice: Sequence[AdviceClaim]
-    """How far the doctor's learning rates and warm-ups were right."""
+    """The claims on how often the doctor's learning rates and warm-ups were right."""
     optimizers: Sequence[str]
-    """Every optimiser that there is, measured or not."""
+    """The optimisers that there are, measured or not."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -215,10 +218,12 @@ class Published:
     optimizer: str = ""
     """Empty where the source does not say, or we do not know."""
     blocks: Sequence[int] = ()
-    """Of the models that it was measured on, for a stack; empty where not known."""
+    """The numbers of blocks, for a stack, of the models that it was measured on; empty where not
+    known.
+    """
     width: Sequence[int] = ()
     checked: Literal["read", "second-hand"]
-    """Whether we read it at the place cited, or in another text."""
+    """The way in which we checked it: read at the place cited, or in another text."""
 
 
 _PUBLISHED = Path(__file__).with_name("published.toml")
@@ -226,7 +231,7 @@ _PUBLISHED = Path(__file__).with_name("published.toml")
 
 @cache
 def published() -> Sequence[Published]:
-    """Every entry, in the order of the file."""
+    """Returns every published entry, in the order of the file."""
     return [
         Published(**one)
         for one in tomllib.loads(_PUBLISHED.read_text(encoding="utf-8"))["published"]
@@ -249,12 +254,12 @@ def packed(evidence: Evidence) -> str:
 
 @cache
 def stored() -> Evidence:
-    """What the package holds. Raises UserError where the file is damaged."""
+    """Returns the evidence that the package holds. Raises UserError where the file is damaged."""
     return unpacked(_SEALED.read(FILE))
 
 
 def unpacked(table: Mapping[str, Any]) -> Evidence:
-    """From plain values, as `asdict` makes them and JSON gives them back."""
+    """Rebuilds evidence from plain values, as `asdict` makes them and JSON gives them back."""
     settings = {}
     for name, one in table["settings"].items():
         pairs = {key: tuple(one[key]) for key in ("blocks", "width")}

@@ -24,13 +24,15 @@ from .recipes import RateRecipe, recipes
 
 ADAM = "adam"
 _SUBLAYERS = {"decoder-only": 2, "encoder-only": 2, "encoder-decoder": 5}
-"""Of one block; an encoder-decoder has as many blocks in each stack."""
+"""The sub-layers of one block; an encoder-decoder has as many blocks in each stack."""
 _REFERENCE = (768, 24)
 """Width and sub-layers at which the law's constant is the rate of a very large batch."""
 SHALLOW = 4
 """Sub-layers up to which normed sums make no difference."""
 TOKENS_A_PARAMETER = 20.0
-"""Of a training whose length is not told (Hoffmann et al. 2022, arXiv:2203.15556, about 20)."""
+"""The tokens per parameter of a training whose length is not known (Hoffmann et al. 2022,
+arXiv:2203.15556, about 20).
+"""
 _PARAMETERS_A_SUBLAYER = 6
 """Times the width squared: a block of two has 12 (4 of attention, 8 of a feed-forward)."""
 _RIDGE = 0.01
@@ -38,29 +40,33 @@ _RIDGE = 0.01
 same.
 """
 _PUBLISHED_LADDER_WEIGHT = 0.2
-"""Beside 1 of a recipe or a ladder of ours: many published ladders are of few models."""
+"""The weight of a published sweep, where a recipe or a sweep of ours has 1: many published sweeps
+are of few models.
+"""
 RateKind = Literal["recipe", "own ladder", "published ladder"]
 
 
 @dataclass(frozen=True, slots=True)
 class RateFacts:
-    """What the law asks of a model and its training."""
+    """The properties of a model and its training on which the law's rate depends."""
 
     optimizer: str
     width: int
-    """Of the widest stream."""
+    """The width of the widest stream."""
     sublayers: int
-    """Of all stacks."""
+    """The number of sub-layers of all stacks."""
     normed_sums: float
     """The share of them whose residual sum is normed."""
     batch_tokens: float | None = None
-    """Of one update; None where it is not told."""
+    """The tokens of one update; None where not known."""
     tokens: float | None = None
-    """Of the whole training; None for as many as models of that size are trained with."""
+    """The tokens of the whole training; None for as many as models of that size are trained
+    with.
+    """
 
     @classmethod
     def of_case(cls, case: ModelToTrain, placement: str) -> "RateFacts":
-        """Of a model that is to be trained with that placement."""
+        """Returns the facts of a model that is to be trained with that placement."""
         return cls(
             optimizer=case.optimizer,
             width=case.width,
@@ -72,7 +78,7 @@ class RateFacts:
 
     @classmethod
     def of_recipe(cls, recipe: RateRecipe) -> "RateFacts":
-        """Of what others have trained."""
+        """Returns the facts of a model that others have trained."""
         known = recipe.batch_tokens is not None and recipe.updates is not None
         return cls(
             optimizer=recipe.optimizer,
@@ -85,7 +91,7 @@ class RateFacts:
 
     @property
     def training_tokens(self) -> float:
-        """Of the whole training, those of `TOKENS_A_PARAMETER` where none are told."""
+        """The tokens of the whole training, those of `TOKENS_A_PARAMETER` where none are known."""
         parameters = _PARAMETERS_A_SUBLAYER * self.width**2 * max(1, self.sublayers)
         return TOKENS_A_PARAMETER * parameters if self.tokens is None else self.tokens
 
@@ -112,7 +118,7 @@ class CriticalBatch:
     """
 
     tokens: float
-    """In a training of 2e10 tokens."""
+    """The critical batch, in tokens, in a training of 2e10 tokens."""
     power: float
 
     def tokens_of(self, facts: RateFacts) -> float:
@@ -151,13 +157,13 @@ class KnownRate:
 
     family: str
     facts: RateFacts
-    """Of a ladder with its batch."""
+    """The facts of a learning-rate sweep with its batch."""
     rate: float
     kind: RateKind
 
     @property
     def published(self) -> bool:
-        """Whether it is what others have trained a model with: a habit, and no optimum."""
+        """True where others have trained a model with the rate: a habit, and no optimum."""
         return self.kind == "recipe"
 
 
@@ -238,7 +244,7 @@ class RateLaw:
     """Decades (log10) of the rate."""
 
     constant: float
-    """Of Adam and AdamW at the reference, with a batch far beyond the critical one."""
+    """The rate of Adam and AdamW at the reference, with a batch far beyond the critical one."""
     width: float
     """Per decade of width."""
     sublayers: float
@@ -246,16 +252,17 @@ class RateLaw:
     normed_depth: float
     """Per decade of sub-layers beyond four, times the share of them whose sum is normed."""
     habit: float
-    """What a published recipe has beside the best rate with a very large batch. People's rates do
-    not move with their batches: with the batch's part the law holds fewer of them.
+    """The distance of a published recipe's rate from the best rate with a very large batch.
+    People's rates do not move with their batches: with the batch's part the law holds fewer of
+    them.
     """
     optimizers: dict[str, float]
-    """What every other optimiser adds."""
+    """The distance that every other optimiser adds."""
     critical: CriticalBatch = CRITICAL
 
     @classmethod
     def fitted(cls, known: Sequence[KnownRate], critical: CriticalBatch = CRITICAL) -> "RateLaw":
-        """By weighted least squares; the critical batch is given."""
+        """Fits the law by weighted least squares; the critical batch is given."""
         others = sorted(
             {one.facts.optimizer for one in known if not counts_for(ADAM, one.facts.optimizer)}
         )
@@ -322,8 +329,8 @@ def _values(facts: RateFacts) -> tuple[float, float, float, float]:
 
 
 def distances(one: RateFacts, other: RateFacts) -> tuple[float, float]:
-    """How far apart two models are: in decades of width and sub-layers together, and in normed
-    depth.
+    """Returns the distances of two models: in decades of width and sub-layers together, and in
+    normed depth.
     """
     _, *sizes, normed = (a - b for a, b in zip(_values(one), _values(other), strict=True))
     return math.hypot(*sizes), abs(normed)

@@ -1,4 +1,4 @@
-"""What is said of a model, in sections of sentences and tables: for the terminal, the manual and
+"""The answer for a model, in sections of sentences and tables: for the terminal, the manual and
 notebooks alike.
 """
 
@@ -19,9 +19,9 @@ from .evidence import AdviceClaim, Published
 from .recommending import recommended
 
 _FIRST = 3
-"""So many of a group are named in short."""
+"""The number of a group's members that are named in short."""
 _NAMED = 20
-"""So many placements of which nothing is known are named, and counted beyond."""
+"""The number of placements without evidence that are named, and counted beyond."""
 _SCALES = {
     "small-scale": ", evidence is only small-scale",
     "other size": ", evidence is of another size",
@@ -59,7 +59,7 @@ def parts(choice: EvidenceForModel) -> list[PageSection]:
 
 
 def own_parts(choice: EvidenceForModel) -> list[PageSection]:
-    """What is about this case and no other."""
+    """Returns the sections about this case and no other."""
     lines = recommended(choice)
     return [
         PageSection(
@@ -76,7 +76,7 @@ def own_parts(choice: EvidenceForModel) -> list[PageSection]:
 
 
 def advice_part(advice: Sequence[AdviceClaim]) -> PageSection:
-    """How often the doctor was right, in the words of its study."""
+    """Returns how often the doctor was right, in the words of its study."""
     said = [
         f"- {one.statement} Found: {one.found}: {one.verdict} (results/{one.result})."
         for one in advice

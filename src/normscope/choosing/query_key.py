@@ -1,4 +1,4 @@
-"""What is known of norms on queries and keys for one model: `normscope choose qk-norm`.
+"""The evidence on norms of queries and keys for one model: `normscope choose qk-norm`.
 
 The evidence is `query_key.toml`: what others have published and what a result of ours says.
 """
@@ -32,7 +32,7 @@ _RATES = (1, 2, 4)
 """Times the usual rate: they are said to matter where it is high."""
 _SEEDS = 3
 _OPERATIONS = 6
-"""Of a parameter and a token, forward and backward."""
+"""The operations of a parameter and a token, forward and backward."""
 _MATRICES = 12
 """Parameters of a block over its width squared, where the feed-forward is four times as wide."""
 _FILE = Path(__file__).with_name("query_key.toml")
@@ -46,16 +46,16 @@ class QueryKeyEvidence:
     claim: str
     citation: str
     side: Literal["with", "without", "neither"]
-    """What it speaks for; neither where it decides nothing."""
+    """The side that it supports; neither where it decides nothing."""
     difference: float | None = None
     """The loss with these norms less that without, in nats."""
     half_width: float | None = None
-    """Of the 95 % interval; None of one training each."""
+    """Half the width of the 95 % interval; None for one training each."""
     width: int | None = None
     blocks: int | None = None
     optimizer: str = ""
     source: Sequence[str] = ()
-    """Of a result of ours: where in its file the losses stand."""
+    """The places of the losses in the file of a result of ours."""
     checked: Literal["read", "second-hand"]
 
 
@@ -84,33 +84,33 @@ def families() -> list[QueryKeyFamilies]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueryKeyAnswer:
-    """What is known for a case."""
+    """The answer for a case."""
 
     case: ModelToTrain
     advice: str
-    """What we would do."""
+    """The advice: what we would do."""
     sure: Sequence[str]
-    """How sure that is, and whence."""
+    """The certainty of the advice, and its sources."""
     naive: str
-    """What is said where nobody looks, and what speaks against it."""
+    """The common advice without evidence, and the evidence against it."""
     unknown: Sequence[str]
     command: str
-    """That decides it on one's own text."""
+    """The command that decides it on one's own text."""
     trainings: int
-    """That the command trains."""
+    """The number of trainings that the command makes."""
     operations: float | None
-    """Of all of them; None where the length is not known."""
+    """The operations of all trainings; None where the length is not known."""
     evidence: Sequence[QueryKeyEvidence]
     """The nearest in width first."""
     families: Sequence[QueryKeyFamilies]
 
     def plain(self) -> dict[str, Any]:
-        """As JSON has it."""
+        """Returns the answer as plain values for JSON."""
         return asdict(self)
 
     @property
     def cost(self) -> str:
-        """Of the command, in words."""
+        """The cost of the command, in words."""
         taken = f"{self.trainings} trainings of your model"
         if self.operations is None:
             return (
@@ -125,8 +125,8 @@ class QueryKeyAnswer:
 
 
 def is_asked_by(words: Iterable[str]) -> bool:
-    """Whether norms on queries and keys are asked about, by the word that stands in a placement's
-    place. Raises ValueError for placements beside it.
+    """Tells whether norms on queries and keys are asked about, by the word in a placement's place.
+    Raises ValueError for placements beside it.
     """
     asked = [word.strip().lower() for text in words for word in text.split(",") if word.strip()]
     if SUBJECT in asked and len(asked) > 1:
@@ -138,7 +138,7 @@ def is_asked_by(words: Iterable[str]) -> bool:
 
 
 def title_of(found: QueryKeyAnswer) -> str:
-    """What stands above the sections of an answer."""
+    """Returns the title above the sections of an answer."""
     return f"Norms on queries and keys for: {found.case}"
 
 
@@ -184,7 +184,9 @@ def answer(case: ModelToTrain) -> QueryKeyAnswer:
 
 
 def _apart(case: ModelToTrain, one: QueryKeyEvidence) -> float:
-    """How many times as wide; what tells no width comes last."""
+    """Returns the ratio of the widths, 1 or larger; infinity for evidence without a width, which
+    comes last.
+    """
     if one.width is None:
         return float("inf")
     return max(case.width / one.width, one.width / case.width)
@@ -242,7 +244,7 @@ def answer_parts(found: QueryKeyAnswer) -> list[PageSection]:
 
 
 def evidence_parts(known: Sequence[QueryKeyEvidence]) -> list[PageSection]:
-    """What is cited, by question, and who has such norms."""
+    """Returns the cited evidence, by question, and the families that have such norms."""
     sections = []
     for question, heading in _QUESTIONS.items():
         mine = [one for one in known if one.question == question]

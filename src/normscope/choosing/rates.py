@@ -20,7 +20,7 @@ was not fitted to.
 STEPS = {
     "muon": ('Rates of Muon are those of torch.optim.Muon with adjust_lr_fn="match_rms_adamw".',)
 }
-"""Which step a rate is of, where an optimiser is known with several."""
+"""The step that a rate is of, where an optimiser is known with several."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,27 +43,30 @@ class BestOfSmaller:
 
 
 CARRIED_HELD = (22, 23)
-"""How many best rates of models four times as large lie within `WITHIN` of one that was carried, of
-how many: a test counts them in results/rate_transfer."""
+"""The number of best rates of models four times as large that lie within `WITHIN` of a carried
+rate, of how many: a test counts them in results/rate_transfer.
+"""
 HELD = (44, 52)
-"""How many recipes' rates lie within the range of a law that was fitted without their family, of
-how many: a test counts them."""
+"""The number of recipes' rates that lie within the range of a law fitted without their family, of
+how many: a test counts them.
+"""
 HELD_BEYOND_GPT3 = (22, 30)
-"""Of these, those that are not of GPT-3's table, which fills one family."""
+"""The same without GPT-3's table, which fills one family."""
 HELD_BY_MEDIANS = {"all": (17, 52), "near": (44, 50)}
 """The same of a range about the median of other families' recipes and sweeps under the optimiser:
 of all of them, and of those within a factor of `NEAR` in width, where there are any."""
 HELD_LADDERS = (110, 110)
-"""How many best rates of published ladders lie within the range of a law that was fitted without
-that shape of model, of how many: a test counts them."""
+"""The number of best rates of published sweeps that lie within the range of a law fitted without
+that shape of model, of how many: a test counts them.
+"""
 
 
 WRONG_NATS = {0.5: 0.008, 2.0: 0.013}
-"""By the factor to the best rate of a published ladder: the median that it loses; a test reads
-results/rate_law.
+"""The median loss, in nats, of a rate by its factor to the best rate of a published sweep; a test
+reads results/rate_law.
 """
 WRONG_COST = {0.5: 7.2, 2.0: 19.5}
-"""By the factor to the best rate: the median that it cost, in % of what the best gains; a test
+"""The median cost of a rate by its factor to the best rate, in % of what the best gains; a test
 reads results/advice.
 """
 
@@ -86,16 +89,16 @@ class TypicalRate:
     high: float
     """Ends of the range; where no batch is told, from the smallest batch's to the largest's."""
     by_batch: Sequence[BatchRate]
-    """Of the batch that was told; else of three that are usual, rising."""
+    """The rate of the batch that was given; else of three that are usual, rising."""
     recipe_rate: float
-    """What people train such a model with, by the same law: a habit, and no optimum."""
+    """The rate with which people train such a model, by the same law: a habit, and no optimum."""
     median_rate: float
     """The naive one beside it: of recipes and our sweeps near its width, whatever their depth,
     placement and batch.
     """
     recipes: int
-    """Of others, under this optimiser or one that counts for it, within a factor of `NEAR` in width
-    ...
+    """The number of recipes of others, under this optimiser or one that counts for it, within a
+    factor of `NEAR` in width ...
     """
     trainings: int
     """... and ladders of trainings of ours ..."""
@@ -104,14 +107,14 @@ class TypicalRate:
     under_optimizer: int
     """Recipes of any width under it."""
     nearest: RateRecipe | None
-    """In width and depth among these, of the same kind of model where one is known."""
+    """The nearest of these in width and depth, of the same kind of model where one is known."""
     warmups: Sequence[float]
     """Shares of a training's updates, rising: of recipes of any width whose sums are normed, or are
     not, as here; one a family, its median."""
 
     @property
     def batch_told(self) -> bool:
-        """Whether the rate is of a batch that was told."""
+        """True where the rate is for a batch that was given."""
         return len(self.by_batch) == 1
 
     @property
@@ -127,7 +130,7 @@ class TypicalRate:
 
     @property
     def stands_on(self) -> str:
-        """What the rate comes from, and how often such a range is right."""
+        """The sources of the rate, and how often such a range is right."""
         told = []
         if self.recipes:
             told.append(counted(self.recipes, "published recipe"))

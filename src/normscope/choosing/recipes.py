@@ -1,4 +1,4 @@
-"""What others have trained models with, each read in a file of theirs."""
+"""The recipes of models that others have trained, each read in a file of theirs."""
 
 import tomllib
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from ..placement.base import ModelKind
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RateRecipe:
-    """What others have trained a model with, read in a file of theirs."""
+    """A recipe with which others have trained a model, read in a file of theirs."""
 
     name: str
     repository: str
@@ -24,10 +24,12 @@ class RateRecipe:
     optimizer: str
     peak_lr: float
     warmup_updates: int | None = None
-    """None where the file does not say, or counts tokens."""
+    """The updates of warm-up; None where the file does not say, or counts tokens."""
     updates: int | None = None
     batch_tokens: int | None = None
-    """Of one update, over all devices and accumulation; None where the file does not say."""
+    """The tokens of one update, over all devices and accumulation; None where the file does not
+    say.
+    """
     family: str = ""
     """Recipes of one count as one where the law is judged: by default those of one repository."""
     of_images: bool = False
@@ -39,6 +41,6 @@ class RateRecipe:
 
 @cache
 def recipes() -> Sequence[RateRecipe]:
-    """Every recipe that we read, in the order of the file."""
+    """Returns every recipe that we read, in the order of the file."""
     text = Path(__file__).with_name("recipes.toml").read_text(encoding="utf-8")
     return [RateRecipe(**one) for one in tomllib.loads(text)["recipe"]]

@@ -1,4 +1,4 @@
-"""What we would do for one model: placement, peak rate and warm-up.
+"""The recommendation for one model: placement, peak rate and warm-up.
 
 Each of the three says how sure it is and what would make it surer. The rate is the one that the
 doctor names too.
@@ -33,9 +33,9 @@ class _Recommendation:
     """Placement, peak rate or warm-up."""
     says: str
     sure: str
-    """How sure that is, and whence."""
+    """The certainty of the recommendation, and its sources."""
     surer: str
-    """What would make it surer."""
+    """The check that would make it more certain."""
 
     @property
     def why(self) -> str:
@@ -81,7 +81,7 @@ def _of_others(
 
 
 def plain(choice: EvidenceForModel) -> dict[str, Any]:
-    """As docs/choosing.md describes it under "As data"."""
+    """Returns the answer as plain values, as docs/choosing.md describes it under "As data"."""
     found = asdict(choice)
     del found["settings"], found["asked"]
     for one, measured in zip(found["measured"], choice.measured, strict=True):
@@ -90,8 +90,9 @@ def plain(choice: EvidenceForModel) -> dict[str, Any]:
 
 
 def _carries(choice: EvidenceForModel, found: EvidenceRow) -> bool:
-    """Whether a result is near the case and as deep, and the case's length is known: depth is what
-    placements differ in, and a placement that leads in short trainings need not in long ones."""
+    """Tells whether a result is near the case and as deep, and the case's length is known:
+    placements differ in depth, and one that leads in short trainings need not in long ones.
+    """
     deepest = choice.settings[found.setting].blocks[1]
     return (
         choice.scale(found.setting) == "near"

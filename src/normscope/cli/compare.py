@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from ..engines.choosing import EngineSettings
 
 _Number = TypeVar("_Number", int, float)
+_AROUND = "around"
+"""Before a rate of which half, it and twice it are trained."""
 _DIGITS = 3
 """Significant digits of the values between a grid's ends: what is written is what is trained."""
 
@@ -46,7 +48,7 @@ class _CompareOptions:
     peak_lr: Annotated[
         str | None,
         "Separated by commas, or a grid START:STOP:COUNT with equal steps in the logarithm, such "
-        "as 3e-4:3e-1:7.",
+        "as 3e-4:3e-1:7, or around:1e-3 for half of a rate, it and twice it.",
     ]
     optimizers: Annotated[str | None, "Separated by commas."]
     qk_norm: Annotated[str | None, typer.Option(metavar="none,head,…")]
@@ -203,7 +205,7 @@ def report(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _GridOptions:
-    """How the runs of a grid are trained, whichever they are."""
+    """The options of how the runs of any grid are trained."""
 
     processes: int
     engine: "EngineSettings"
@@ -232,13 +234,14 @@ def numbers(text: str, kind: Callable[[str], _Number], option: str) -> list[_Num
     """The values of "1e-3,2e-3" and "3e-4:3e-1:7", or of both in one list. Raises UserError naming
     the option.
 
-    kind: int or float. A grid's values lie at equal distances in the logarithm, rounded to three
-    significant digits or, for int, to whole numbers; its ends are as given.
+    "around:1e-3" stands for 5e-4, 1e-3 and 2e-3. kind: int or float. A grid's values lie at equal
+    distances in the logarithm, rounded to three significant digits or, for int, to whole numbers;
+    its ends are as given.
     """
     found: list[_Number] = []
     for part in filter(None, map(str.strip, text.split(","))):
         try:
-            found += _grid(part, kind) if ":" in part else [kind(part)]
+            found += _several(part, kind) if ":" in part else [kind(part)]
         except ValueError as error:
             raise UserError(
                 f"--{option} takes comma-separated values, and grids start:stop:count with equal "
@@ -248,8 +251,23 @@ def numbers(text: str, kind: Callable[[str], _Number], option: str) -> list[_Num
     return found
 
 
+def _several(text: str, kind: Callable[[str], _Number]) -> list[_Number]:
+    """Returns the values of a grid, or of three about one. Raises ValueError that says what is
+    wrong with it.
+    """
+    word, _, middle = text.partition(":")
+    if word != _AROUND:
+        return _grid(text, kind)
+    value = kind(middle)
+    if kind is int:
+        raise ValueError(f"{text!r}: three about one are of rates alone; write the values")
+    if not (value > 0 and math.isfinite(value)):
+        raise ValueError(f"{text!r} must have a finite rate above 0 behind the colon")
+    return [kind(f"{factor * value:.{_DIGITS}g}") for factor in (0.5, 1.0, 2.0)]
+
+
 def _grid(text: str, kind: Callable[[str], _Number]) -> list[_Number]:
-    """Raises ValueError that says what is wrong with it."""
+    """Reads a grid of numbers. Raises ValueError that says what is wrong with it."""
     parts = text.split(":")
     if len(parts) != 3:
         raise ValueError(

@@ -1,5 +1,5 @@
-"""What the terminal shows while work is under way: a live display for a person, lines of text for a
-file or a pipe.
+"""The terminal while work is under way: a live display for a person, lines of text for a file or a
+pipe.
 """
 
 import contextlib
@@ -86,7 +86,7 @@ def standard_output() -> "Console":
 
 
 def columns() -> int:
-    """How wide lines on standard output may be."""
+    """Returns the width of lines on standard output, in columns."""
     return max(_LEAST_COLUMNS, standard_output().width)
 
 
@@ -252,7 +252,7 @@ def shown_text(text: str) -> str:
 
 
 def stand_in_for_closed() -> None:
-    """Have standard input, output and error, where the caller closed one, be the empty device.
+    """Opens the empty device for each of standard input, output and error that the caller closed.
 
     Else the next file that is opened takes its number, and what is printed lands in there.
     """
@@ -274,7 +274,7 @@ def _nowhere() -> TextIO:
 
 
 def show_what_the_terminal_has() -> None:
-    """Have standard output and error write a like letter for each that their encoding has not,
+    """Has standard output and error write a similar letter for each that their encoding lacks,
     where Python would end.
 
     One for one, so that lines keep their length.

@@ -37,8 +37,8 @@ class _OfPairs(GroupedCommand):
     """
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Raises UserError where an option of `_PAIRS` has fewer than two values before the next
-        one, or the end.
+        """Reads arguments, and checks those of pairs. Raises UserError where an option of `_PAIRS`
+        has fewer than two values before the next one, or the end.
         """
         for place, word in enumerate(args):
             option, sign, first = word.partition("=")

@@ -1,4 +1,4 @@
-"""What the terminal shows of the runs of a grid while they train, and how such a command ends."""
+"""The terminal's view of the runs of a grid while they train, and the end of such a command."""
 
 import contextlib
 import time
@@ -23,14 +23,18 @@ if TYPE_CHECKING:
 
 _PLAIN_EVERY_SECONDS = 30.0
 _LEAST_LETTERS, _MOST_LETTERS = 6, 16
-"""Of a sparkline; where there is no room for the first, there is none."""
+"""The letters that a sparkline has at least and at most; without room for the least there is
+none.
+"""
 _LOOKED_FOR = (
     "halted", "running", "translating", "failed", "non-finite", "decided", "stopped",
     "waiting for another process", "queued", "waiting", "finished",
 )  # fmt: skip
 """States of runs, those first that a reader looks for where not all rows fit."""
 _OTHER_LINES = 7
-"""Of a terminal: the table's head, what is said below it, and a line to spare."""
+"""The lines of a terminal beside the table's rows: its head, what is said below it, and a line to
+spare.
+"""
 
 
 class GridDisplay:
@@ -77,7 +81,7 @@ class GridDisplay:
 
 
 def in_words(state: "CellState") -> str:
-    """What a run is doing, in a line."""
+    """Returns the state of a run in one line."""
     parts = [state.status, f"update {_out_of(state.update, state.total_updates)}"]
     if state.nll_nats is not None:
         parts.append(f"validation {state.nll_nats:.3f} nats at update {state.nll_update}")
@@ -87,7 +91,7 @@ def in_words(state: "CellState") -> str:
 
 
 def whole(states: Sequence["CellState"]) -> str:
-    """How far all runs together are, in a line."""
+    """Returns the progress of all runs together in one line."""
     from ..compare.state import outlook
 
     found = outlook(states)

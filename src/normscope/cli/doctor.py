@@ -59,8 +59,8 @@ def doctor(asked: DoctorOptions) -> None:
 
 
 def _target(asked: DoctorOptions) -> str | Path:
-    """What is to be examined: a target, or a log by itself. Raises UserError for options that do
-    not fit it.
+    """Returns what is to be examined: a target, or a log by itself. Raises UserError for options
+    that do not fit it.
     """
     refuse_misfits(asked)
     if asked.target is not None or asked.log is None:
@@ -71,7 +71,7 @@ def _target(asked: DoctorOptions) -> str | Path:
 
 
 def _examined(asked: DoctorOptions, target: str | Path) -> ExaminedTarget:
-    """What is known of it, with the stages of a long look on the terminal."""
+    """Examines a target or a log, and shows the stages of a long examination on the terminal."""
     if isinstance(target, Path):
         return explained(asked, target)
     with StageDisplay(stderr()) as display, LateStages(display) as watch:

@@ -1,4 +1,6 @@
-"""What the verb `doctor` looks at: a target, beside the log of its training, or a log by itself."""
+"""The examination that the verb `doctor` makes: of a target, with the log of its training or
+without, or of a log by itself.
+"""
 
 import shlex
 from collections.abc import Callable, Iterator
@@ -23,17 +25,19 @@ _Watch = Callable[[str, int, int], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExaminedTarget:
-    """What is known of a model, of a training, or of both."""
+    """The findings about a model, about a training, or about both."""
 
     target: str = ""
-    """As it was named; empty of a log without a model."""
+    """The target as the user named it; empty for a log without a model."""
     diagnosis: "Diagnosis | None" = None
-    """None of a log without a model."""
+    """The model's diagnosis; None for a log without a model."""
     history: "Explanation | None" = None
-    """None where no log of a training is known."""
+    """The explanation of the training's log; None where no log is known."""
 
     def is_as_bad_as(self, severity: str) -> bool:
-        """Whether a finding of the model, or the training, is at least that severe."""
+        """Tells whether a finding about the model, or about the training, is at least that
+        severe.
+        """
         from ..doctor.result import Severity, worst_of
 
         least = Severity(severity).rank
@@ -43,7 +47,7 @@ class ExaminedTarget:
 
 
 def explained(asked: DoctorOptions, log: Path) -> ExaminedTarget:
-    """What a log tells without a model."""
+    """Returns what a log says without a model."""
     from ..targets.logs import explained_log
 
     history = explained_log(log, warmup_updates=asked.warmup_updates, baseline=asked.baseline)
@@ -119,8 +123,8 @@ def _beside_its_training(
 
 
 def _best_of_smaller(asked: DoctorOptions, target: str, optimizer: Any) -> "BestOfSmaller | None":
-    """What was best for a smaller version of the target; None where that is not said. Raises
-    UserError for a version that cannot be looked at.
+    """Returns the best rate of a smaller version of the target; None where the user gave none.
+    Raises UserError for a version that cannot be looked at.
     """
     if asked.best_at is None:
         return None

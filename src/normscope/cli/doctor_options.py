@@ -1,5 +1,5 @@
-"""What the verb `doctor` is asked: its options, and what of them is refused before anything is
-looked at.
+"""The options of the verb `doctor`, and the checks that refuse some of them before anything is
+examined.
 """
 
 import math
@@ -23,9 +23,9 @@ from .shared import (
 
 STDOUT = "-"
 _FORMS = ("github", "gcc")
-"""Of annotations."""
+"""The forms of annotations."""
 SEVERITIES = ("info", "warning", "error")
-"""As `doctor.result` has them, which takes torch to import."""
+"""The severities of `doctor.result`, repeated here because that module imports torch."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,5 +1,5 @@
-"""What the verb `doctor` writes: its page, its JSON, a card with its badge, annotations, and what
-the terminal shows.
+"""The output of the verb `doctor`: its page, its JSON, a card with its badge, annotations, and the
+text on the terminal.
 """
 
 import json

@@ -100,7 +100,9 @@ _LOOKING = {
 
 
 def start() -> str:
-    """What a newcomer reads who types `normscope` alone: what works in this installation first."""
+    """Returns the text for a newcomer who types `normscope` alone: what works in this installation
+    comes first.
+    """
     if is_installed_for_training():
         demo, compare = _TRAINING.items()
         parts = [_listed([demo, *_LOOKING.items(), compare])]
@@ -187,8 +189,8 @@ def _refuse_launched(verb: str = "") -> None:
 
 
 def _run() -> None:
-    """Raises UserError where a disk fails at a place that no narrower guard names: a look for a
-    folder, the output.
+    """Runs the verb. Raises UserError where a disk fails at a place that no narrower guard names: a
+    look for a folder, the output.
     """
     try:
         try:
@@ -205,7 +207,7 @@ def _run() -> None:
 
 
 def _leave_unwritten() -> None:
-    """Have Python not try again, at its end, to write output that nobody takes."""
+    """Keeps Python from trying again, at its end, to write output that nobody reads."""
     try:
         sys.stdout.flush()
     except OSError:

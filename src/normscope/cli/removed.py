@@ -56,7 +56,7 @@ REMOVED = {
     "train --devices": f"leave it out: {_ONE_PROCESS}",
     "train --restarts": "leave it out: the same command resumes a run that was stopped",
 }
-"""What was removed, as it was typed after `normscope`, and what to do instead."""
+"""The removed commands, as they were typed after `normscope`, each with what to do instead."""
 
 
 def refuse_removed(verbs: Sequence[str], word: str) -> None:

@@ -1,5 +1,5 @@
-"""What several verbs share: options, names of placements, early refusals, files of the user, and
-lists of verbs.
+"""The parts that several verbs share: options, names of placements, early refusals, files of the
+user, and lists of verbs.
 
 What is refused here is refused before torch is imported, which takes seconds; the library says the
 same of what reaches it by another way."""
@@ -30,14 +30,14 @@ if TYPE_CHECKING:
     from ..engines.choosing import EngineSettings
 
 COMPARE = "api/comparison.py:compare"
-"""What describes the options of verbs that train several runs."""
+"""The function that describes the options of verbs that train several runs."""
 
 
 def read_config(
     config: Path | None, settings: Iterable[str], imports: list[str], *, trust: bool = True
 ) -> GivenConfig:
-    """What was given. Raises UserError where it cannot be read, and where its placement is unknown
-    after `imports`.
+    """Returns the configuration that the user gave. Raises UserError where it cannot be read, and
+    where its placement is unknown after `imports`.
 
     trust: whether the command is the user's word for the Python files that the configuration names:
     one that trains.
@@ -73,7 +73,9 @@ def refuse_missing_target(target: str) -> None:
 
 
 def complete_placements(incomplete: str) -> list[str]:
-    """What the shell offers for a name that is being typed, after a comma too."""
+    """Returns the completions that the shell offers for a name that is being typed, after a comma
+    too.
+    """
     from ..placement import registered
 
     before, comma, begun = incomplete.rpartition(",")
@@ -179,8 +181,8 @@ def open_trained(run: Path, imports: list[str], trust: bool) -> None:
 
 
 def engine_asked(name: str, given: Iterable[str]) -> "EngineSettings":
-    """What the command line says of the engine. Raises UserError where there is no such engine or
-    setting.
+    """Returns the settings of the engine that the command line gives. Raises UserError where there
+    is no such engine or setting.
     """
     from ..engines.choosing import engine_settings
     from ..settings.tables import read_overrides
@@ -190,7 +192,7 @@ def engine_asked(name: str, given: Iterable[str]) -> "EngineSettings":
 
 @contextmanager
 def resumable() -> Iterator[None]:
-    """What a signal ends, the same command resumes: one line says so, and the exit code names the
+    """Has a signal end the command with one line that says how to resume; the exit code names the
     signal.
     """
     try:
@@ -203,8 +205,9 @@ def resumable() -> Iterator[None]:
 
 @contextmanager
 def spoken_once() -> Iterator[None]:
-    """What all processes of a training meet, the first of them says; the others end with the same
-    exit code. What one of them meets alone, such as a file that its machine lacks, it says itself.
+    """Has the first process of a training report a mistake that all processes meet; the others end
+    with the same exit code. A mistake that one process meets alone, such as a file that its machine
+    lacks, is reported by that process.
     """
     rank = rank_of_environment()
     if launched_together() > 1:
@@ -227,7 +230,7 @@ def spoken_once() -> Iterator[None]:
 
 
 def _is_own(error: BaseException) -> bool:
-    """Whether no other process of this machine has met it too."""
+    """Tells whether no other process of this machine has met the error too."""
     if not isinstance(error, UserError):
         return False
     from ..train.together.group import OwnError, SharedError
@@ -306,7 +309,9 @@ def write_inset(option: str, file: Path, text: str, inset: Inset) -> None:
 
 
 def as_asked(make: Callable[..., Any], *given: Any, **values: Any) -> Any:
-    """What `make` gives for what the user asked for; its ValueError is the user's mistake."""
+    """Returns what `make` gives for what the user asked for; its ValueError is the user's
+    mistake.
+    """
     with user_errors(ValueError):
         return make(*given, **values)
 
@@ -320,7 +325,7 @@ VERBS = {
     "Measure what the paper claims": ("study",),
     "For agents and editors": ("mcp",),
 }
-"""Every verb that is shown, in order; a test holds that none is missing."""
+"""The verbs that are shown, in order; a test holds that none is missing."""
 
 
 class WholeLines(LaidOut, TyperGroup):

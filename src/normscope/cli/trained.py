@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ..tasks.protocol import Evaluation
 
 _TRANSLATE = "cli/trained.py:translate"
-"""What describes the options that several verbs of a trained run have."""
+"""The function that describes the options that several verbs of a trained run share."""
 _Checkpoint = Annotated[str, typer.Option("--checkpoint")]
 _Average = Annotated[str | None, typer.Option(metavar="N|UPDATES")]
 
@@ -96,7 +96,9 @@ def evaluate(
 
 
 def _refuse_places(save: Path | None, output: Path | None) -> None:
-    """Raises UserError where scores or translations could not be written, before they are made."""
+    """Checks, before they are made, that scores and translations can be written. Raises UserError
+    where they cannot.
+    """
     if save is not None:
         refuse_unwritable("--save", save, kinds.SCORES)
     if output is not None:
@@ -104,7 +106,7 @@ def _refuse_places(save: Path | None, output: Path | None) -> None:
 
 
 def _refuse_of_text(search: Mapping[str, float], output: Path | None) -> None:
-    """Raises UserError for options of a translation beside --text."""
+    """Refuses options of a translation beside --text. Raises UserError."""
     if search or output is not None:
         raise UserError(
             "--text is for language models, which have no beam and write no translations; leave "
@@ -263,8 +265,8 @@ def translate(
 
 
 def _text(what: str, raw: bytes) -> str:
-    """Raises UserError for bytes that are no UTF-8: what stood in their place would be taken for
-    text.
+    """Decodes bytes as UTF-8. Raises UserError for bytes that are none: what stood in their place
+    would be taken for text.
     """
     try:
         return raw.decode("utf-8")

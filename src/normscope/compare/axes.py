@@ -1,4 +1,4 @@
-"""What options and a configuration give of a grid's axes."""
+"""The axes of a grid, taken from options and a configuration."""
 
 import itertools
 from collections.abc import Mapping, Sequence
@@ -10,7 +10,7 @@ from ..tasks.run_config import RunConfig
 
 
 class Axes:
-    """What options and a configuration give of a grid's axes.
+    """The axes of a grid, taken from options and a configuration.
 
     places: by dotted key, what sets it in the configuration.
     """

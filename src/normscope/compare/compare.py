@@ -47,7 +47,7 @@ from .state import CellState, looked_at
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparisonResult:
-    """What a comparison came to."""
+    """The outcome of a comparison."""
 
     page: ComparisonPage
     file: Path
@@ -131,7 +131,7 @@ def _engine_of(cells: Sequence[Cell], options: PoolOptions) -> Engine:
 def _notes(
     config: RunConfig, corpus: AnyCorpus, weights: Mapping[str, StartingWeights]
 ) -> list[str]:
-    """What is to be known of the runs before they begin."""
+    """Returns what a user has to know of the runs before they begin."""
     notes = [*task_of(config).notes(corpus)]
     confounded = not_comparable(weights)
     if confounded:
@@ -219,8 +219,8 @@ def _costs_told(
     *,
     updates: int,
 ) -> str:
-    """What the runs that are not over take, in a sentence; empty of a sweep that is soon over, of
-    which nobody asks. Raises UserError where a run cannot fit.
+    """Returns the cost of the runs that are not over, in a sentence; empty for a sweep that is soon
+    over, where nobody asks. Raises UserError where a run cannot fit.
     """
     left = [(state.cell, updates - state.update) for state in states if not state.over]
     if not left or (seconds is not None and seconds < WORTH_PLANNING_SECONDS):

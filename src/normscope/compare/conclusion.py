@@ -1,4 +1,4 @@
-"""What the page says of a comparison in words: its conclusion, and what the paper says of it."""
+"""The words of a comparison's page: its conclusion, and the paper's statement on it."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -18,14 +18,16 @@ from .verdict import (
 )
 
 NEEDS_WARMUP = {"post-ln": True, "pre-ln": False}
-"""By placement, what Xiong et al. 2020 (arXiv:2002.04745) conclude in section 5; they speak of no
-other.
+"""The conclusion of Xiong et al. 2020 (arXiv:2002.04745), section 5, on whether a placement needs
+warm-up; they speak of no other.
 """
 _SAID = "Xiong et al. (2020) say that Post-LN needs warm-up and Pre-LN does not"
 
 
 class _WarmupEffect(StrEnum):
-    """What the runs of one placement show in one setting, alike but for their warm-up."""
+    """The effect of warm-up that the runs of one placement show in one setting, equal but for their
+    warm-up.
+    """
 
     NEEDED = "learned with warm-up, and without it not or much less"
     NOT_NEEDED = "learned without warm-up too (a higher rate may need it)"
@@ -38,7 +40,7 @@ class _WarmupEffect(StrEnum):
 
 
 _WORDS: dict[bool | None, str] = {True: "agree on", False: "differ on", None: "cannot say for"}
-"""How the runs stand to what the paper says."""
+"""The relation of the runs to the paper's statement, in words."""
 _ANSWERS = {
     (True, _WarmupEffect.NEEDED): True,
     # That Post-LN learned without warm-up may be for a low rate, unless warm-up took it away.
@@ -47,14 +49,14 @@ _ANSWERS = {
     (False, _WarmupEffect.HARMFUL): True,
     (False, _WarmupEffect.NEEDED): False,
 }
-"""By whether the paper says that the placement needs warm-up, and what was seen; all else is
-open.
+"""The agreement with the paper, by whether it says that the placement needs warm-up, and by the
+observed effect; all other pairs are open.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class _View:
-    """What one placement shows in one setting."""
+    """The observations on one placement in one setting."""
 
     placement: str
     setting: str
@@ -119,8 +121,8 @@ def what_the_paper_says(
 def _better(
     configurations: Sequence[ConfigurationOutcome], placement: str, words: TargetWords
 ) -> Iterator[str]:
-    """Where a placement that is said to need no warm-up trained without one, and ended lower with
-    it in every seed.
+    """Yields the settings in which a placement that is said to need no warm-up trained without one,
+    and ended lower with it in every seed.
     """
     own = [
         one
@@ -154,7 +156,9 @@ def _views(configurations: Sequence[ConfigurationOutcome], unigram_nats: float) 
 
 
 def _seen(alike: Sequence[ConfigurationOutcome], unigram_nats: float) -> _WarmupEffect:
-    """From configurations of one placement and setting, which differ in warm-up alone."""
+    """Returns the effect of warm-up in configurations of one placement and setting, which differ in
+    warm-up alone.
+    """
     bare = next((one for one in alike if not one.row.warmup_updates), None)
     warm = [one for one in alike if one.row.warmup_updates]
     if bare is None:
@@ -234,8 +238,8 @@ def conclusion(
     unigram_nats: float,
     words: TargetWords = TOKENS,
 ) -> tuple[str, str]:
-    """What was found, from the outcomes and losses of the runs alone, and whether the paper agrees:
-    a sentence each. words: those of the data.
+    """Returns the findings, from the outcomes and losses of the runs alone, and whether the paper
+    agrees: a sentence each. words: those of the data.
     """
     found = _found_words(configurations, unigram_nats, words)
     return found, what_the_paper_says(configurations, unigram_nats, words)
@@ -261,8 +265,8 @@ def _found_words(
 
 
 def _became(configurations: Sequence[ConfigurationOutcome], words: TargetWords) -> str:
-    """Who did what: "Pre-LN (0.35 nats) learned and Post-LN (4.74 nats) did no better than the
-    unigram baseline".
+    """Returns which configurations did what: "Pre-LN (0.35 nats) learned and Post-LN (4.74 nats)
+    did no better than the unigram baseline".
     """
     titles = Counter(one.row.name.group for one in configurations)
     by_verb: dict[str, list[str]] = {}

@@ -1,4 +1,5 @@
-"""What a sweep takes before it begins: its operations, and the memory of a run beside its device's.
+"""The cost of a sweep before it begins: its operations, and the memory of a run compared with its
+device's.
 
 A run that cannot fit is refused before any other begins.
 """
@@ -26,7 +27,9 @@ from .pool import needs_of, threads_of
 _GB = 1e9
 _LONG_SECONDS = 1.0
 WORTH_PLANNING_SECONDS = 600.0
-"""Of a sweep: planning takes a second for each of its configurations."""
+"""The shortest duration of a sweep that is planned: planning takes a second for each of its
+configurations.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,16 +37,16 @@ class Room:
     """The memory that runs have."""
 
     memory_bytes: int
-    """Of the device."""
+    """The memory of the device."""
     share: float
-    """Of it that a run may take."""
+    """The share of it that a run may take."""
     together: int
     """Runs that share it."""
     name: str
 
     @property
     def run_bytes(self) -> float:
-        """What one run may take."""
+        """The bytes that one run may take."""
         return self.share * self.memory_bytes
 
 
@@ -69,8 +72,8 @@ def trial_seconds(config: RunConfig, corpus: AnyCorpus) -> float:
 
 
 def is_worth_planning(left: Sequence[tuple[Cell, int]], at_once: int | None) -> bool:
-    """Whether runs take so long that it is worth the seconds of planning them: on this machine's
-    CPU by the time of one batch of the largest model, and everywhere else.
+    """Tells whether runs take so long that planning them is worth its seconds: on this machine's
+    CPU by the time of one batch of the largest model, and on other devices always.
 
     left: as of `sweep_cost`. at_once: runs at a time; None where that is not known.
     """
@@ -108,8 +111,8 @@ def told_cost(left: Sequence[tuple[Cell, int]], settings: EngineSettings, engine
 
 
 def _shared_out(room: Room, config: RunConfig, settings: EngineSettings) -> Room:
-    """What each process of a run has of a room: on CPUs they share a machine's memory, and each of
-    them builds the whole model; on GPUs each has its own.
+    """Returns the room of each process of a run: on CPUs processes share a machine's memory, and
+    each of them builds the whole model; on GPUs each has its own.
     """
     processes = settings.processes_per_run
     if processes == 1 or config.train.device.startswith("cuda"):
@@ -166,7 +169,9 @@ def sweep_cost(left: Sequence[tuple[Cell, int]], room: Room | None) -> str:
 
 
 def _planned_alike(cell: Cell) -> str:
-    """What the plan of a run hangs on: all of its configuration but what changes no tensor."""
+    """Returns a key that runs with the same plan share: all of the configuration that can change a
+    tensor.
+    """
     sections = as_table(cell.config)
     for name in ("seed", "schedule"):
         sections.pop(name, None)
@@ -176,7 +181,9 @@ def _planned_alike(cell: Cell) -> str:
 
 
 def _planned(cell: Cell) -> Plan | None:
-    """None where it cannot be planned, as of a model that is not followed in slices."""
+    """Plans a run; None where it cannot be planned, as for a model that cannot be followed in
+    slices.
+    """
     threads = torch.get_num_threads()  # which planning sets to those of the run
     try:
         return plan(cell.config)
@@ -187,7 +194,9 @@ def _planned(cell: Cell) -> Plan | None:
 
 
 def _memory_of(cell: Cell, planned: Plan, room: Room | None) -> str:
-    """What is said of the run that takes most. Raises UserError where it cannot fit."""
+    """Returns the memory of the run that takes most, in words. Raises UserError where it cannot
+    fit.
+    """
     needed = f"{planned.sum / _GB:.3g} GB"
     if room is None:
         return (

@@ -1,5 +1,5 @@
-"""What the figures of a comparison draw over updates, depth and rates, read from the events of its
-runs.
+"""The curves in the figures of a comparison, over updates, depth and rates, read from the events of
+its runs.
 """
 
 import math
@@ -18,13 +18,14 @@ from ..report.comparison import contents
 from ..report.words import counted, learning_rate, number, short_name
 from ..train.record import UPDATE, RunRecord
 from ..train.run_folder import Event
+from .best_rates import with_best_rate
 from .grid import Arm, Cell
 
 _Runs = Sequence[tuple[Cell, RunRecord]]
 """The runs of one configuration, one a seed, each with its record."""
 _STACKS = ("encoder", "decoder")
 _MONITORED = re.compile(r"normscope/(.+)/block_(\d{1,9})/.+/gradient_norm", re.ASCII)
-"""As `doctor.monitor` names a sub-layer's gradient."""
+"""The name of a sub-layer's gradient as `doctor.monitor` writes it."""
 _BLOCK = re.compile(r"(.*?)\.?\b(?:blocks?|layers?|h)\.(\d{1,9})\.", re.ASCII)
 """The stack and the number of a block in a parameter's name, as models of ours and of others are
 written.
@@ -68,8 +69,8 @@ def _known(record: RunRecord, kind: str, names: Sequence[str]) -> list[NDArray[n
 
 
 def clock(runs: _Runs) -> dict[str, Sequence[float]]:
-    """By the name of its axis what had gone by after each update, mean over the runs that made it;
-    empty before any.
+    """Returns the other quantities that had gone by after each update, by the names of their axes,
+    mean over the runs that made it; empty before any.
     """
     names = (UPDATE, "target_tokens", "lr", "epoch")
     told = [_known(record, "update", names) for _, record in runs]
@@ -225,8 +226,9 @@ class EndedRun:
 
     @property
     def loss_nats(self) -> float:
-        """Its last validation loss, at chance where it was stopped early; infinite where it
-        diverged, NaN where it says nothing about its peak rate."""
+        """The last validation loss, at chance where the run was stopped early; infinite where it
+        diverged, NaN where it says nothing about its peak rate.
+        """
         if self.result.status is contents.Status.NON_FINITE:
             return math.inf
         unfinished = not self.result.status.has_loss or self.result.valid_loss_nats is None
@@ -266,8 +268,8 @@ def rate_curves(
 
 
 def best_of_each(runs: Sequence[EndedRun]) -> set[Arm]:
-    """Of arms that differ in their rate alone, the one with the lowest mean loss; the first where
-    none has ended.
+    """Returns, of arms that differ in their rate alone, the one with the lowest mean loss; the
+    first where none has ended.
     """
     losses = _mean_losses(runs)
     best: dict[tuple[object, ...], Arm] = {}
@@ -319,7 +321,7 @@ def _rate_curve(
         seeds_replaced.append(
             [loss is not None and drawn[seed, rate] < loss for rate, loss in ended.items()]
         )
-    return contents.RateCurve(
+    of_rates = contents.RateCurve(
         name=name,
         peak_lrs=rates,
         seeds=seeds,
@@ -332,6 +334,7 @@ def _rate_curve(
         if found
         else f"no learning-rate sensitivity: {why_not}",
     )
+    return with_best_rate(of_rates, drawn)
 
 
 def _counted(loss: float, initial: float) -> float:
@@ -346,8 +349,8 @@ def _counted(loss: float, initial: float) -> float:
 def _sensitivity(
     losses: Mapping[tuple[int, float], float], initial: Mapping[int, float], shared: Sequence[float]
 ) -> tuple[contents.RateSensitivity | None, str]:
-    """Over the shared rates, of the seeds whose runs have ended at all of them; or why there is
-    none.
+    """Computes the sensitivity over the shared rates, for the seeds whose runs have ended at all of
+    them; or returns the reason why there is none.
     """
     if len(shared) < 2:
         return (

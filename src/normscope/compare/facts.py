@@ -23,8 +23,8 @@ def facts(
     seeds: Sequence[int],
     words: TargetWords = TOKENS,
 ) -> list[tuple[str, str]]:
-    """What the runs of a comparison share, as rows of a table. seeds: how many each configuration
-    has. words: those of their data.
+    """Returns the properties that the runs of a comparison share, as rows of a table. seeds: the
+    number for each configuration. words: those of their data.
     """
     config = configs[0]
     task = task_of(config)
@@ -69,7 +69,9 @@ def _guessing(words: TargetWords) -> list[tuple[str, str]]:
 
 
 def _precision(configs: Sequence[RunConfig]) -> str:
-    """Of the first run that a machine has been found for."""
+    """Returns the precision, device and threads of the first run for which a machine has been
+    found.
+    """
     for config in configs:
         train = config.train
         if "auto" not in (train.precision, train.device):
@@ -78,7 +80,7 @@ def _precision(configs: Sequence[RunConfig]) -> str:
 
 
 def facts_of_stopping(rows: Sequence[JudgedRuns]) -> list[tuple[str, str]]:
-    """Which runs were stopped early, when and why, where some were."""
+    """Returns which runs were stopped early, when and why; empty where none were."""
     runs = [(row, seed) for row in rows for seed in row.seeds]
     early = [(row, seed) for row, seed in runs if seed.status is Status.DECIDED]
     if not early:
@@ -97,8 +99,9 @@ def facts_of_stopping(rows: Sequence[JudgedRuns]) -> list[tuple[str, str]]:
 
 
 def facts_of_absence(records: Sequence[tuple[str, RunRecord]]) -> list[tuple[str, str]]:
-    """What logs do not hold that this version logs, and what they hold that it does not know, where
-    some do; records: by the name of their run."""
+    """Returns the quantities that logs lack though this version logs them, and the events that it
+    does not know; records: by the name of their run.
+    """
     rows = []
     for name, record in records:
         told = [f"no {absent}" for absent in record.absent]
@@ -130,7 +133,7 @@ def facts_of_costs(costs: Mapping[str, Mapping[str, float]]) -> list[tuple[str, 
 
 
 def facts_of_weights(weights: Mapping[str, StartingWeights]) -> list[tuple[str, str]]:
-    """With which weights each placement begins, and which of them differ in more than the
+    """Returns the starting weights of each placement, and which of them differ in more than the
     placement.
     """
     titles = {name: _title(name) for name in weights}
@@ -140,8 +143,8 @@ def facts_of_weights(weights: Mapping[str, StartingWeights]) -> list[tuple[str, 
 
 
 def not_comparable(weights: Mapping[str, StartingWeights]) -> str:
-    """Which placements differ from the model as it is built in more than the placement, in words;
-    "" for none.
+    """Returns the placements that differ from the model as it is built in more than the placement,
+    in words; "" for none.
     """
     unlike = [
         f"{_title(name)} ({one.unlike_own})" for name, one in weights.items() if one.unlike_own
@@ -156,7 +159,9 @@ def not_comparable(weights: Mapping[str, StartingWeights]) -> str:
 
 
 def _title(placement: str) -> str:
-    """As it is registered, or the name of one whose file has not been imported."""
+    """Returns the title of a registered placement, or the name of one whose file has not been
+    imported.
+    """
     try:
         return named(placement).title
     except ValueError:

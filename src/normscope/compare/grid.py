@@ -33,7 +33,7 @@ from .query_key import normed
 
 @dataclass(frozen=True, slots=True, order=True)
 class Arm:
-    """What is compared: a setting that is run once per seed."""
+    """A configuration that is compared: a setting that is run once per seed."""
 
     placement: str
     warmup_updates: int
@@ -67,7 +67,7 @@ class Cell:
 
     @property
     def configuration(self) -> str:
-        """As TOML, with a last line by which a file of it is known to be ours."""
+        """The configuration as TOML, with a last line by which a file of it is known to be ours."""
         return sealed_lines(to_toml(self.config))
 
     @property
@@ -88,7 +88,7 @@ class Cell:
         return self.folder.path / f"evaluation-{split}.json"
 
     def columns(self) -> dict[str, str]:
-        """What tells it from the others, by heading."""
+        """The properties that distinguish the cell from the others, by heading."""
         return {
             "placement": self.arm.placement,
             "warm-up": str(self.arm.warmup_updates),
@@ -98,8 +98,9 @@ class Cell:
         }
 
     def evaluations(self) -> dict[str, dict[str, Any]]:
-        """By split, the scores of the best checkpoint; a file that is not whole is none. Raises
-        UserError where the disk fails, as another try may find them."""
+        """Returns the scores of the best checkpoint by split; a file that is not whole counts as
+        none. Raises UserError where the disk fails, since another try may find them.
+        """
         found = {}
         for file in sorted(self.folder.path.glob("evaluation-*.json")):
             try:
@@ -112,8 +113,8 @@ class Cell:
         return found
 
     def is_evaluated(self, split: str) -> bool:
-        """Whether the best checkpoint of the finished run is the one that the scores of this split
-        are of.
+        """Tells whether the scores of this split are those of the finished run's best
+        checkpoint.
         """
         try:
             last = self.folder.ending()
@@ -124,8 +125,8 @@ class Cell:
         return best is not None and self.evaluations().get(split, {}).get("update") == best
 
     def evaluation_commands(self, split: str | None) -> list[list[str]]:
-        """What translates a split with the best checkpoint and scores it, as `run_cells` takes it;
-        none where it is.
+        """Returns the commands that translate a split with the best checkpoint and score it, as
+        `run_cells` takes them; empty where that is done.
         """
         if split is None or self.is_evaluated(split):
             return []
@@ -145,9 +146,9 @@ class Grid:
     peak_lrs: tuple[float, ...]
     optimizers: tuple[str, ...]
     seeds: int
-    """How many: the seed of the configuration and those that follow it."""
+    """The number of seeds: the one of the configuration and those that follow it."""
     threads: int | Literal["auto"] = 1
-    """Of every run whose configuration leaves them open."""
+    """The threads of every run whose configuration leaves them open."""
 
     def __post_init__(self) -> None:
         for axis in ("placements_and_warmups", "peak_lrs", "optimizers"):
@@ -160,7 +161,7 @@ class Grid:
             raise UserError(f"seeds must be at least 1, got {self.seeds}")
 
     def arms(self) -> Iterator[Arm]:
-        """Every configuration. Raises UserError for a placement that is not registered."""
+        """Yields every configuration. Raises UserError for a placement that is not registered."""
         axes = itertools.product(self.placements_and_warmups, self.peak_lrs, self.optimizers)
         for (placement, warmup_updates), peak_lr, optimizer in axes:
             yield Arm(registered_name(placement), warmup_updates, peak_lr, optimizer)
@@ -264,8 +265,8 @@ _CONFIGURATIONS = SealedJson(
 
 
 def configurations(folder: Path) -> dict[str, Any]:
-    """By the name of its run, the TOML that `write_configs` has written into a folder, if any.
-    Raises UserError.
+    """Returns the TOML that `write_configs` has written into a folder, if any, by the name of its
+    run. Raises UserError.
     """
     file = folder / "cells.json"
     found = _CONFIGURATIONS.read(file) if file.exists() else {}
@@ -273,7 +274,7 @@ def configurations(folder: Path) -> dict[str, Any]:
 
 
 _FOLDERS = ("runs", "logs", "cells")
-"""In that of a comparison, what is written into."""
+"""The folders of a comparison that runs write into."""
 
 
 def write_configs(cells: Iterable[Cell]) -> None:
@@ -322,8 +323,8 @@ DEMO_GRID = Grid(
     optimizers=("adam",),
     seeds=1,
 )
-"""At a rate of 1e-3 the four would differ in speed only; at 3e-3 Post-LN without warm-up does not
-learn.
+"""The demo's grid: at a rate of 1e-3 the four would differ in speed only; at 3e-3 Post-LN without
+warm-up does not learn.
 """
 
 

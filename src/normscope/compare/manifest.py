@@ -1,5 +1,5 @@
-"""What a comparison's folder says of itself: `comparison.json`, from which its report can be made
-at any time.
+"""The record of a comparison in its folder: `comparison.json`, from which its report can be made at
+any time.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -46,12 +46,14 @@ _MAY_DIFFER = (
 
 TITLE = "Comparison of norm placements"
 _MOST_NATS = 44
-"""No vocabulary has more than 2**63 entries."""
+"""The largest entropy of one target: no vocabulary has more than 2**63 entries."""
 
 
 @dataclass(frozen=True, slots=True)
 class _AboutCorpus:
-    """What the report needs of the corpus, kept so that it can be made when the corpus is gone."""
+    """The properties of the corpus that the report needs, kept so that it can be made when the
+    corpus is gone.
+    """
 
     fingerprint: str
     unigram_nats: float
@@ -64,30 +66,32 @@ class _AboutCorpus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
-    """What the runs in a comparison's folder do not say themselves."""
+    """The facts about a comparison that the runs in its folder do not say themselves."""
 
     corpus: _AboutCorpus
     title: str = TITLE
     commands: tuple[str, ...] = ()
-    """That have made it, the first one first."""
+    """The commands that have made it, the first one first."""
     cells: tuple[str, ...] = ()
     """Names of its runs, in the order of the report."""
     failed: Mapping[str, str] = field(default_factory=dict)
-    """By name, the last message of runs whose process has ended without finishing them."""
+    """The last message of each run whose process has ended without finishing it, by name."""
     costs: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
-    """By the name of a placement, what a process takes that trains the model, where that was
-    measured: parameters, memory_bytes (weights, gradients, the optimiser's state, and what the
-    passes of a batch keep), flops of an update, in products, and seconds of a batch on this
-    machine's CPU, forward and backward: the least of a few."""
+    """The measured cost of a process that trains the model, by the placement's name: parameters,
+    memory_bytes (weights, gradients, the optimiser's state, and what the passes of a batch keep),
+    flops of an update, in products, and seconds of a batch on this machine's CPU, forward and
+    backward: the least of a few.
+    """
     own_placement: str = ""
     """The registered name of what the doctor finds in a model of the user's as it is built; ""
     where that was not asked, or where it finds none that is sure."""
     weights: Mapping[str, StartingWeights] = field(default_factory=dict)
-    """By the name of a placement, with which weights its runs begin, where the configuration does
-    not say it."""
+    """The weights with which the runs of a placement begin, by its name, where the configuration
+    does not say it.
+    """
 
     def grown(self, title: str | None, command: str, cells: Sequence[Cell]) -> "Manifest":
-        """With the runs of one more command, which is about to try again what failed of them."""
+        """Adds the runs of one more command, which is about to try again those that failed."""
         names = [cell.name for cell in cells]
         return replace(
             self,
@@ -99,8 +103,8 @@ class Manifest:
 
 
 def _writable(text: str) -> str:
-    """With every byte of a command line that is no UTF-8, which no file of text can hold, as its
-    escape.
+    """Replaces every byte of a command line that is no UTF-8, which no file of text can hold, by
+    its escape.
     """
     return text.encode(errors="backslashreplace").decode()
 
@@ -116,7 +120,7 @@ _KIND = SealedJson(
 
 
 def about(config: RunConfig, corpus: AnyCorpus) -> Manifest:
-    """That of a comparison without runs."""
+    """Returns the manifest of a comparison without runs."""
     task = task_of(config)
     facts = list(task.corpus_facts(config, corpus))
     chance, targets = task.chance_nats(corpus), task.targets(corpus)
@@ -129,8 +133,8 @@ def write_manifest(folder: Path, manifest: Manifest) -> None:
 
 
 def former_manifest(folder: Path, open_corpus: Callable[[RunConfig], AnyCorpus]) -> Manifest | None:
-    """What a comparison's folder says of itself; None where it holds none. Raises UserError for a
-    damaged file.
+    """Returns the manifest of a comparison's folder, also of one from an earlier version; None
+    where there are no runs. Raises UserError for a damaged file.
 
     open_corpus: asked where the folder does not say what its corpus is, as one of an earlier
     version.
@@ -144,7 +148,7 @@ def former_manifest(folder: Path, open_corpus: Callable[[RunConfig], AnyCorpus])
 
 
 def read_manifest(folder: Path) -> Manifest | None:
-    """What a comparison's folder says of itself; None where it says nothing. Raises UserError for a
+    """Reads the manifest of a comparison's folder; None where there is none. Raises UserError for a
     damaged file.
     """
     file = folder / FILE
@@ -207,7 +211,7 @@ _COST: TypeAdapter[_Cost] = TypeAdapter(_Cost)
 
 
 def _cost(found: Mapping[str, float]) -> Mapping[str, float]:
-    """As it was kept. Raises ValueError for what is no cost."""
+    """Checks a cost as it was kept, and returns it. Raises ValueError for what is no cost."""
     try:
         _COST.validate_python(found)
     except ValidationError as error:
@@ -216,7 +220,9 @@ def _cost(found: Mapping[str, float]) -> Mapping[str, float]:
 
 
 def _start(found: Mapping[str, str]) -> StartingWeights:
-    """As it was kept. Raises AttributeError, TypeError or ValueError for what is none."""
+    """Makes starting weights of a table as it was kept. Raises AttributeError, TypeError or
+    ValueError where it is none.
+    """
     if not all(isinstance(words, str) for words in found.values()):
         raise ValueError(f"starting weights are told in words, got {found}")
     return StartingWeights(**found)

@@ -1,5 +1,5 @@
-"""From the run folders of a grid to the page and its data, `results.json`: everything on it is read
-from the runs.
+"""The way from the run folders of a grid to the page and its data, `results.json`: everything on it
+is read from the runs.
 """
 
 import json
@@ -337,7 +337,7 @@ def _seed_result(cell: Cell, record: RunRecord, failure: str | None) -> contents
 
 
 def _last_finite(column: NDArray[np.float64]) -> float | None:
-    """None where there is none."""
+    """Returns the last finite entry; None where there is none."""
     known = column[np.isfinite(column)]
     return float(known[-1]) if len(known) else None
 
@@ -374,7 +374,7 @@ def _scores(cell: Cell, record: RunRecord) -> dict[str, float]:
 
 
 def _status(last_event: str, cell: Cell) -> contents.Status:
-    """How far a run is whose last event this is."""
+    """Returns the status of a run whose last event this is."""
     if last_event in _ENDS:
         return contents.Status(last_event)
     return contents.Status.RUNNING if is_held(cell.folder.path) else contents.Status.UNFINISHED

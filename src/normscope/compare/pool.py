@@ -22,17 +22,17 @@ from .grid import Cell
 from .state import CellState, looked_at
 
 _WITHOUT_RESULT = ("non-finite", DECIDED)
-"""How a training ends of which there is nothing to evaluate."""
+"""The ends of a training after which there is nothing to evaluate."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolOptions:
-    """How the runs of a grid are trained, whichever they are."""
+    """The options of how the runs of any grid are trained."""
 
     command: str
-    """That was given, as the grid's folder keeps it."""
+    """The command that was given, as the grid's folder keeps it."""
     engine: EngineSettings = LOCAL
-    """Where they are trained."""
+    """The engine that trains them."""
     processes: int = 0
     """Runs at a time, 0 for as many as the engine has room for."""
     stop_when: StopRule | None = None
@@ -41,28 +41,28 @@ class PoolOptions:
     say: Callable[[str], None] = lambda line: None
 
     def __post_init__(self) -> None:
-        """Raises UserError for a number of runs at a time that there cannot be."""
+        """Refuses a number of runs at a time that there cannot be. Raises UserError."""
         if self.processes < 0:
             raise UserError(f"{option('processes')} must be 0 or more, got {self.processes}")
 
 
 @dataclass(slots=True)
 class _Work(Errand):
-    """What is to be done for a cell: its training, and what evaluates it."""
+    """The work on a cell: its training, and its evaluation."""
 
     state: CellState
     commands: list[list[str]]
     words: list[str] = field(default_factory=list)
-    """Of the command that runs."""
+    """The words of the command that runs."""
 
     @property
     def trains(self) -> bool:
-        """Whether the command that runs is the training, and not an evaluation."""
+        """True where the command that runs is the training, and not an evaluation."""
         return "train" in self.words
 
     @property
     def folder(self) -> Path:
-        """That of the run."""
+        """The folder of the run."""
         return self.state.cell.folder.path
 
     def next_job(self) -> Job:
@@ -71,12 +71,12 @@ class _Work(Errand):
         return job_of(self.state.cell, self.words)
 
     def begin(self, *, queued: bool) -> None:
-        """As of any errand."""
+        """Marks the run as begun, as every errand does."""
         begun = "queued" if queued else "running"
         self.state.status = begun if self.trains else "translating"
 
     def end(self, code: int) -> bool:
-        """As of any errand."""
+        """Notes the end of a command, as every errand does; returns True where another follows."""
         state = self.state
         state.read_new_events()
         if state.status in _WITHOUT_RESULT:
@@ -101,7 +101,7 @@ class _Work(Errand):
         self.state.message = f"trained, but {' '.join(self.words[2:])} failed: {why}"
 
     def wait(self) -> None:
-        """As of any errand."""
+        """Marks the run as waiting for another process, as every errand does."""
         self.state.status = "waiting for another process"
         self.state.read_new_events()
 
@@ -112,7 +112,7 @@ class _Work(Errand):
             self.state.begin(halted(self.folder))
 
     def stop(self, *, goes_on: bool) -> None:
-        """As of any errand."""
+        """Marks the run as stopped, as every errand does."""
         if not self.state.over and not goes_on:
             self.state.status = "stopped"
         self.state.read_new_events()
@@ -121,8 +121,8 @@ class _Work(Errand):
 def train_command(
     cell: Cell, stop_when: StopRule | None = None, config: object = None
 ) -> list[str]:
-    """What trains the cell as a file says, None being its run's, as words after the Python
-    interpreter.
+    """Returns the words after the Python interpreter that train the cell as a file says; without
+    `config` that of its run.
     """
     early = [] if stop_when is None else ["--stop-when", str(stop_when)]
     return [
@@ -137,8 +137,8 @@ def train_command(
 
 
 def printed_command(cell: Cell, stop_when: StopRule | None, processes: int) -> str:
-    """What a user types to train the cell, from the file of its configuration, in so many
-    processes.
+    """Returns the command with which a user trains the cell in so many processes, from the file of
+    its configuration.
     """
     words = train_command(cell, stop_when, cell.config_file)[2:]
     if processes == 1:
@@ -149,8 +149,8 @@ def printed_command(cell: Cell, stop_when: StopRule | None, processes: int) -> s
 
 
 def refuse_unshared(cells: Iterable[Cell], settings: EngineSettings) -> None:
-    """Raises UserError for a run that as many processes as the engine starts for each could not
-    train together.
+    """Refuses a run that as many processes as the engine starts for each could not train together.
+    Raises UserError.
     """
     count = settings.processes_per_run
     for cell in cells:
@@ -163,7 +163,7 @@ def refuse_unshared(cells: Iterable[Cell], settings: EngineSettings) -> None:
 
 
 def job_of(cell: Cell, words: Sequence[str]) -> Job:
-    """What works on a cell's run, in the threads of the run.
+    """Returns the job that works on a cell's run, in the threads of the run.
 
     words: what follows the Python interpreter; what they say is added to the cell's log, and they
     find the configuration at their standard input.
@@ -195,7 +195,7 @@ def engine_for(config: RunConfig, settings: EngineSettings, processes: int) -> E
 
 
 def needs_of(config: RunConfig) -> Needs:
-    """What a run of a configuration takes of its machine."""
+    """Returns what a run of a configuration needs of its machine."""
     return Needs(threads=threads_of(config), device=config.train.device, cores=available_cores())
 
 
@@ -243,7 +243,8 @@ def train_all(
     options: PoolOptions,
     split: str | None = None,
 ) -> tuple[list[CellState], Interrupted | None]:
-    """What became of cells that take so many updates each, and the signal that ended it all early.
+    """Trains cells that take so many updates each; returns their states, and the signal that ended
+    it all early.
 
     split: translated and scored with each best checkpoint, unless it was.
     """

@@ -1,4 +1,4 @@
-"""What a run of a grid is doing, as the pool and its display know it: read from what the run has
+"""The state of a run of a grid, as the pool and its display know it: read from what the run has
 logged.
 """
 
@@ -41,8 +41,8 @@ class _LossCourse:
         self._counts[at] += 1
 
     def means(self, most: int) -> list[float]:
-        """At most `most` means in the order of updates, as many as there are stretches with a
-        value.
+        """Returns at most `most` means in the order of updates, as many as there are stretches with
+        a value.
         """
         known = [
             (total, count) for total, count in zip(self._sums, self._counts, strict=True) if count
@@ -58,28 +58,30 @@ class _LossCourse:
 
 @dataclass(slots=True)
 class CellState:
-    """What is known of a cell while the pool runs."""
+    """The state of a cell while the pool runs."""
 
     cell: Cell
     updates: int | None = None
-    """How many the whole run has, where its configuration says so."""
+    """The updates of the whole run, where its configuration gives them."""
     status: str = "waiting"
     """waiting, waiting for another process, queued, running, halted, translating, stopped,
     finished, decided (stopped early), non-finite or failed."""
     update: int = 0
     nll_nats: float | None = None
-    """Of the last validation, which was that of `nll_update`."""
+    """The loss of the last validation, which was that of `nll_update`."""
     nll_update: int = 0
     message: str = ""
-    """Why it failed or stopped, early or not; of a finished run, why its evaluation failed."""
+    """The reason why it failed or stopped, early or not; of a finished run, why its evaluation
+    failed.
+    """
     clock: Callable[[], float] = field(default=time.monotonic, repr=False)
     epochs: float | None = None
-    """How many the whole run has, where its configuration says that."""
+    """The epochs of the whole run, where its configuration gives them."""
     validations: _LossCourse = field(default_factory=_LossCourse, repr=False)
     """The losses of its validations, and of its batches, in nats."""
     losses: _LossCourse = field(default_factory=_LossCourse, repr=False)
     decided_by: int = 0
-    """Of a run that was stopped early, validations in a row at which it was at chance."""
+    """The number of validations in a row at which a run that was stopped early was at chance."""
     _epoch: float = field(default=0.0, repr=False)
     _offset: int = field(default=0, repr=False)
     _first_look: tuple[int, float] | None = field(default=None, repr=False)
@@ -91,8 +93,8 @@ class CellState:
 
     @property
     def total_updates(self) -> int | None:
-        """Of the whole run: as its configuration says, or by its epochs and how far it is in them;
-        None before that.
+        """The updates of the whole run: from its configuration, or from its epochs and the progress
+        in them; None before that.
         """
         if self.updates is not None or self.epochs is None or not self._epoch:
             return self.updates
@@ -122,7 +124,7 @@ class CellState:
 
     @property
     def seconds_left(self) -> float | None:
-        """Until its last update, at the rate so far; None where that is not known."""
+        """The seconds until its last update, at the rate so far; None where that is not known."""
         rate, total = self.updates_per_second, self.total_updates
         return None if rate is None or total is None else max(0, total - self.update) / rate
 
@@ -132,8 +134,8 @@ class CellState:
             self.status, self.message = "waiting", ""
 
     def begin(self, halted: int | None = None) -> None:
-        """It trains, from now on where it did not: its rate is that of this training. halted: its
-        process, if it is.
+        """Notes that the run trains; its rate is measured from here on where it did not train
+        before. halted: the id of its process, where it is halted.
         """
         if halted is not None:
             self.status = "halted"
@@ -198,7 +200,7 @@ class CellState:
 
 
 def looked_at(cells: Iterable[Cell], updates: int | None, rule: StopRule | None) -> list[CellState]:
-    """How far the runs of cells are that nobody trains yet.
+    """Returns the states of cells whose runs nobody trains yet.
 
     updates: those of every cell's whole run; None for what its configuration says. rule: may leave
     open a run that was stopped early (`CellState.reopen`).
@@ -218,19 +220,19 @@ def looked_at(cells: Iterable[Cell], updates: int | None, rule: StopRule | None)
 
 @dataclass(frozen=True, slots=True)
 class _Outlook:
-    """How far a grid is as a whole."""
+    """The progress of a grid as a whole."""
 
     update: int
     updates: int | None
-    """Of all runs together; None where that of one is not known."""
+    """The updates of all runs together; None where those of one are not known."""
     updates_per_second: float | None
-    """Of all runs that train together."""
+    """The rate of all runs that train, together."""
     seconds_left: float | None
 
 
 def outlook(states: Sequence[CellState]) -> _Outlook:
-    """How far all runs together are, and how long they take from here at the rate of those that
-    train.
+    """Returns the progress of all runs together, and the time that they take from here at the rate
+    of those that train.
     """
     open_states = [state for state in states if not state.over]
     rates = [

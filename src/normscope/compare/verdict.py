@@ -1,4 +1,4 @@
-"""What became of a configuration: its runs beside the unigram baseline, and beside the best
+"""The verdict on a configuration: its runs compared with the unigram baseline, and with the best
 configuration.
 """
 
@@ -21,33 +21,35 @@ MOST_OF_THE_GAIN = 0.75
 
 
 class Outcome(StrEnum):
-    """What became of one run."""
+    """The outcome of one run."""
 
     LEARNED = "learned"
     LESS = "learned less than the best"
     NEAR = "hardly better than the unigram baseline"
-    """Below it by less than a tenth, which is not counted as learned."""
+    """A loss below the baseline by less than a tenth, which does not count as learned."""
     BASELINE = "no better than the unigram baseline"
     WORSE = "worse than the unigram baseline"
     DIVERGED = "diverged"
     NEVER_PEAKED = "warm-up longer than the training: the peak rate was never reached"
-    """It says nothing about the configuration at its peak rate, and so its loss is not judged."""
+    """An outcome that says nothing about the configuration at its peak rate, so that its loss is
+    not judged.
+    """
     FAILED = "failed"
     UNFINISHED = "unfinished"
 
     @property
     def learned(self) -> bool:
-        """Whether the run learned to use its input, however far it came."""
+        """True where the run learned to use its input, however far it came."""
         return self in (Outcome.LEARNED, Outcome.LESS)
 
     @property
     def ended(self) -> bool:
-        """Whether the run came to its end, be it a value that is not finite."""
+        """True where the run came to its end, even at a value that is not finite."""
         return self not in (Outcome.FAILED, Outcome.UNFINISHED)
 
     @property
     def decided(self) -> bool:
-        """Whether it says anything about the configuration."""
+        """True where the outcome says anything about the configuration."""
         return self.ended and self is not Outcome.NEVER_PEAKED
 
 
@@ -66,7 +68,7 @@ _BESIDE_BASELINE = {
     Outcome.BASELINE: "no better",
     Outcome.WORSE: "worse",
 }
-"""What did not learn, from the lowest loss to the highest, in short."""
+"""The outcomes that are no learning, from the lowest loss to the highest, in short."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,16 +77,17 @@ class JudgedRuns:
 
     name: Name
     placement: str
-    """As it is registered."""
+    """The placement as it is registered."""
     warmup_updates: int
     setting: str
-    """What else its runs were given, such as "rate 3e-3": warm-ups are compared within one
+    """The other settings of its runs, such as "rate 3e-3": warm-ups are compared within one
     setting.
     """
     seeds: tuple[SeedResult, ...]
     named_as: str = ""
-    """Of a model as its own code builds it, the registered placement that the doctor names in it;
-    "" where it names none."""
+    """The registered placement that the doctor names in a model as its own code builds it; "" where
+    it names none.
+    """
 
     @property
     def known_placement(self) -> str:
@@ -105,7 +108,7 @@ class JudgedRuns:
 
     @property
     def mean_loss(self) -> float:
-        """Over the seeds that have one; NaN where none has."""
+        """The mean loss over the seeds that have one; NaN where none has."""
         losses = self.losses
         return math.fsum(losses) / len(losses) if losses else math.nan
 
@@ -122,14 +125,14 @@ class ConfigurationOutcome:
     None without one.
     """
     best: bool
-    """Whether its mean loss is the lowest of all configurations whose every run learned. One by
+    """True where its mean loss is the lowest of all configurations whose every run learned. One by
     itself is not.
     """
 
     @property
     def learned(self) -> bool | None:
-        """Whether all its runs learned, or none did; None where they disagree or where one says
-        nothing yet.
+        """True where all its runs learned, False where none did; None where they disagree or where
+        one says nothing yet.
         """
         several = {outcome.learned if outcome.decided else None for outcome in self.outcomes}
         return several.pop() if len(several) == 1 else None

@@ -1,5 +1,5 @@
-"""What the batches of all corpora have in common, and random orders and choices that depend on
-their arguments alone.
+"""The base of all corpora's batches, and random orders and choices that depend on their arguments
+alone.
 
 They are the same under every version of Python and NumPy.
 """
@@ -27,7 +27,7 @@ def permutation(size: int, *seeds: int) -> NDArray[np.int64]:
 
 
 def raw_bits(size: int, *seeds: int) -> NDArray[np.uint64]:
-    """So many random 64-bit numbers, which depend on nothing but the arguments."""
+    """Returns so many random 64-bit numbers, which depend on nothing but the arguments."""
     return np.random.Philox(np.random.SeedSequence(list(seeds))).random_raw(size)
 
 
@@ -54,7 +54,7 @@ class StableDraw:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EpochBatches:
-    """Every sequence once an epoch, in random order."""
+    """The batches of epochs, with every sequence once in each, in random order."""
 
     sequences: int
     batch_sequences: int
@@ -84,9 +84,7 @@ def _order(sequences: int, seed: int, epoch: int) -> NDArray[np.int64]:
 
 
 class Batch:
-    """What the batches of all corpora have in common: a dataclass of tensors, of which some go to
-    the device.
-    """
+    """The base of all corpora's batches: a dataclass of tensors, of which some go to the device."""
 
     on_device: ClassVar[tuple[str, ...]]
     """The names of those; lengths stay on the CPU, for masks and counts that must not wait for a

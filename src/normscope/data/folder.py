@@ -19,7 +19,7 @@ from .lines import file_sha256
 MANIFEST = "corpus.json"
 OFFSET_DTYPE = np.dtype("<i8")
 _READ = (".json", ".tokens", ".offsets", ".txt")
-"""How the names of all files end that a corpus is read from, listed or not."""
+"""The endings of all files that a corpus is read from, listed or not."""
 _AGAIN = "prepare the corpus again"
 
 
@@ -55,8 +55,8 @@ def write_manifest(
 def open_manifest(
     folder: Path, *, format_name: str, version: int, made_by: str
 ) -> tuple[list[str], str, dict[str, Any]]:
-    """What `corpus.json` says of a folder whose files are as it says: splits, fingerprint and how
-    it was made.
+    """Reads `corpus.json` of a folder and checks that the files are as it says: returns splits,
+    fingerprint and how the corpus was made.
 
     Every file is read once and its SHA-256 compared. made_by: the command that makes such a folder.
 
@@ -121,8 +121,8 @@ def listed_files(folder: Path) -> Mapping[str, str]:
 
 
 def fingerprint(digests: Mapping[str, str]) -> str:
-    """From file name -> SHA-256; files that training does not read (raw text, descriptions) have no
-    part in it.
+    """Returns the fingerprint of digests by file name; files that training does not read (raw text,
+    descriptions) have no part in it.
     """
     trained_on = (".tokens", ".offsets", "tokenizer.json")
     lines = sorted(
@@ -177,7 +177,7 @@ class TokenWriter(ExitStack):
         )
         append_numbers(self._offsets, [0], OFFSET_DTYPE)
         self.tokens = self.sentences = 0
-        """So far."""
+        """The counts so far."""
 
     def append(self, found: Mapping[str, NDArray[Any]]) -> None:
         """Add what a part holds: `tokens`, their `lengths` by sentences, and where there is text,

@@ -29,7 +29,7 @@ KNOWN_COLUMNS: Mapping[str, tuple[str, ...]] = {
     "RTE": ("label", "sentence1", "sentence2"),
     "SST-2": ("label", "sentence"),
 }
-"""By data set of GLUE: its columns, the label's first, then those of one sentence or of two."""
+"""The columns of each data set of GLUE: the label's first, then those of one sentence or of two."""
 _PACKED = (".gz", ".xz", ".zst")
 
 
@@ -49,7 +49,7 @@ class LabelledTable:
 
     file: Path
     columns: tuple[str, ...]
-    """Those that were read, the label's first."""
+    """The columns that were read, the label's first."""
     rows: Sequence[LabelledRow]
 
     @property
@@ -199,10 +199,10 @@ class LabelledSplit:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class LabelledData:
-    """What a classifier of sentences is trained and judged on."""
+    """The data on which a classifier of sentences is trained and judged."""
 
     labels: tuple[str, ...]
-    """By number."""
+    """The labels by their numbers."""
     majority: int
     """The most frequent label among the rows to train on."""
     train: LabelledSplit

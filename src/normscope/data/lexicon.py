@@ -190,7 +190,7 @@ def predicate(stem: str) -> str:
 
 
 def german_words() -> list[str]:
-    """Every German surface word and punctuation mark, sorted."""
+    """Returns every German surface word and punctuation mark, sorted."""
     slots = [(case, gender) for case in range(len(CASES)) for gender in _GENDERS]
     words = {".", ",", "?", "nicht", "im", "mit"}
     for noun in NOUNS:
@@ -223,7 +223,7 @@ def german_words() -> list[str]:
 
 
 def english_words() -> list[str]:
-    """Every English surface word and punctuation mark, sorted."""
+    """Returns every English surface word and punctuation mark, sorted."""
     phrases = [". , ? not with an has wants do does did who whom", *ADJECTIVES.values()]
     phrases += [phrase for noun in NOUNS for phrase in (noun.en, noun.en_plural)]
     phrases += [phrase for verb in VERBS for phrase in (verb.en, english_s(verb.en), verb.en_past)]
@@ -236,5 +236,5 @@ def english_words() -> list[str]:
 
 
 def _translated() -> Iterator[Any]:
-    """What is not inflected: German, English, and for pronouns their form."""
+    """Yields the words that are not inflected: German, English, and for pronouns their form."""
     return chain(SUBJECT_PRONOUNS, *OBJECT_PRONOUNS.values(), *TIMES.values(), *PAIRS.values())

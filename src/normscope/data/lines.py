@@ -72,7 +72,7 @@ def _unpacked(path: Path, packed: BinaryIO) -> BinaryIO:
 
 
 def _unpacked_zstd(packed: BinaryIO) -> BinaryIO:
-    """What a Zstandard file holds; Python has a reader of its own from 3.14 on."""
+    """Opens the content of a Zstandard file; Python has a reader of its own from 3.14 on."""
     arrow = opened_pyarrow(Path(packed.name))
     stream = arrow.CompressedInputStream(arrow.PythonFile(packed, mode="r"), "zstd")
     return cast(BinaryIO, io.BufferedReader(stream, _ZSTD_BYTES))

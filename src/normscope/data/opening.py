@@ -23,7 +23,7 @@ _MOST_TOY_PAIRS = 1_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DataConfig:
-    """What to train on, and how large a batch is."""
+    """The data of a training, and the size of a batch."""
 
     corpus: str = TOY
     """A folder made by `normscope data prepare`, or `toy` for the embedded language."""
@@ -32,7 +32,7 @@ class DataConfig:
     toy_pairs: int = 20_000
     """toy: sentence pairs of the training split."""
     max_tokens: int = 4096
-    """Of a batch: longest sentence of either side, in tokens, times sentences (fairseq's
+    """The largest batch: longest sentence of either side, in tokens, times sentences (fairseq's
     --max-tokens).
     """
 
@@ -57,7 +57,9 @@ def open_corpus(config: DataConfig) -> corpus.Corpus:
 
 
 def _folder(corpus: str, command: str) -> Path:
-    """Raises UserError where there is no such folder, which a command of `normscope data` makes."""
+    """Returns the folder of a corpus. Raises UserError where there is none, which a command of
+    `normscope data` makes.
+    """
     if not is_folder(Path(corpus)):
         raise UserError(
             f"no corpus at {shown(corpus, 1000)}: give a folder made by `normscope data "
@@ -91,7 +93,7 @@ _TOY_VOCABULARY = 300
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TextDataConfig:
-    """What to train on, and how large a batch is."""
+    """The data of a training, and the size of a batch."""
 
     corpus: str = TOY
     """A folder made by `normscope data documents`, or `toy` for English sentences of the embedded
@@ -111,7 +113,7 @@ class TextDataConfig:
 
 
 def open_documents(config: TextDataConfig) -> documents.DocumentCorpus:
-    """Raises UserError where the folder is not a whole corpus of documents."""
+    """Opens a corpus of documents. Raises UserError where the folder is not a whole one."""
     if config.corpus == TOY:
         return toy_documents()
     return documents.DocumentCorpus.open(_folder(config.corpus, "documents"))

@@ -1,4 +1,4 @@
-"""How a corpus of any kind is prepared: text is read in parts, learned from, encoded, and put
+"""The preparation of a corpus of any kind: text is read in parts, learned from, encoded, and put
 together.
 
 A `Preparation` is what is particular to a kind of corpus; `prepared` takes its steps. Text of any
@@ -33,7 +33,9 @@ from .folder import TokenWriter, listed_files, write_manifest
 from .words import added, counted_every, most_frequent
 
 Progress = Callable[[str, int, int], None]
-"""Called with a stage (such as "learn" or "encode"), how much of it is done, and its total."""
+"""A function that is called with a stage (such as "learn" or "encode"), how much of it is done, and
+its total.
+"""
 
 
 class _ReadPart(NamedTuple):
@@ -51,17 +53,17 @@ class _RawPart(NamedTuple):
     path: Path
     split: str
     items: Sequence[Any] | None
-    """None of a part that is there already."""
+    """The items; None for a part that exists already."""
 
 
 class _WrittenPart(NamedTuple):
-    """What another process has made of a part."""
+    """A part as another process has made it."""
 
     name: str
     split: str
     known: Mapping[str, Any]
     content: bytes
-    """What its file is to hold: nothing where it is there already."""
+    """The content of its file: empty where the file exists already."""
 
 
 _ReadItems = Callable[[str, Sequence[Any]], tuple[Mapping[str, Any], list[str]]]
@@ -69,7 +71,7 @@ _ReadItems = Callable[[str, Sequence[Any]], tuple[Mapping[str, Any], list[str]]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CorpusReport:
-    """What a preparation made."""
+    """The outcome of a preparation."""
 
     out: Path
     unchanged: bool
@@ -78,7 +80,7 @@ class CorpusReport:
     """
     fingerprint: str
     counts: Mapping[str, Any]
-    """What the corpus notes of itself, for JSON; each kind of corpus has its own."""
+    """The corpus's notes on itself, for JSON; each kind of corpus has its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,8 +118,8 @@ class Preparation(ABC):
     learned: ClassVar[str]
     """Name of the file or folder of what is learned, beside the parts."""
     count: Callable[[TextPart], Sequence[Counter[str]]] | None
-    """How often each word occurs in what is kept of a training part, in one text or several; None
-    to learn nothing.
+    """The function that counts each word in what is kept of a training part, in one text or
+    several; None to learn nothing.
     """
     encode: Callable[[Path, TextPart], Mapping[str, NDArray[Any]]]
     """Arrays of a part, by what was learned, under the names `writer.name`: a writer appends those
@@ -126,7 +128,7 @@ class Preparation(ABC):
     out: Path
     processes: int
     sources: Sequence[Path]
-    """What is read."""
+    """The files that are read."""
     options: Mapping[str, Any]
     """All that decides what the corpus holds, but the bytes of the input."""
     words: int
@@ -134,8 +136,8 @@ class Preparation(ABC):
 
     @abstractmethod
     def inputs(self, progress: Progress) -> Mapping[str, Any]:
-        """What identifies the bytes of the input, for the key. Raises UserError for a file that
-        cannot be read.
+        """Returns what identifies the bytes of the input, for the key. Raises UserError for a file
+        that cannot be read.
         """
 
     def check(self, progress: Progress) -> None:  # noqa: B027 (not all have something to check)
@@ -158,7 +160,7 @@ class Preparation(ABC):
 
     @abstractmethod
     def counts(self, writers: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Those of the report, when all parts have been written."""
+        """Returns the counts for the report, when all parts have been written."""
 
 
 def prepared(kind: Preparation, progress: Progress) -> CorpusReport:

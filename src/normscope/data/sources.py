@@ -40,7 +40,9 @@ def parquet_texts(path: Path, field: str, told: Callable[[int], None]) -> Iterat
 
 
 def arrow_texts(path: Path, field: str, told: Callable[[int], None]) -> Iterator[tuple[int, str]]:
-    """As `parquet_texts`, of an Arrow file in the stream or the file format."""
+    """Yields the texts of an Arrow file, in the stream or the file format, as `parquet_texts`
+    does.
+    """
     arrow = opened_pyarrow(path)
     with _refused_where_damaged(path, "Arrow"):
         source = arrow.memory_map(str(path))
@@ -173,7 +175,7 @@ def _refused_where_damaged(path: Path, kind: str) -> Iterator[None]:
 
 
 MOST_RECORD_BYTES = 2**24
-"""Of one line: the longest books have a few million characters."""
+"""The largest size of one line: the longest books have a few million characters."""
 
 
 def json_texts(path: Path, field: str, told: Callable[[int], None]) -> Iterator[tuple[int, str]]:
@@ -266,9 +268,11 @@ def arrow_files(folder: Path) -> list[Path]:
 
 
 MOST_WORD_CHARACTERS = 100_000
-"""Of one word: a tokeniser's time for it, about a second, is that of a hundred pages."""
+"""The largest length of one word: a tokeniser takes about a second for it, the time of a hundred
+pages.
+"""
 _PARTED = re.compile(r"[\s。！？]+")
-"""What parts words, and where words are not parted sentences."""
+"""The characters that separate words, and sentences where words are not separated."""
 
 
 def _text(place: str, text: str) -> str:
@@ -287,9 +291,9 @@ def _text(place: str, text: str) -> str:
 
 
 FIELD = "text"
-"""What the text is called in most datasets."""
+"""The name of the text's field in most datasets."""
 TextLayout = Literal["paragraphs", "wikitext"]
-"""How documents are told apart: by blank lines and records, or by WikiText's titles."""
+"""The way in which documents are separated: by blank lines and records, or by WikiText's titles."""
 _PACKED = {".gz", ".xz", ".zst"}
 _RECORDS = {
     ".jsonl": json_texts,
@@ -301,7 +305,7 @@ _RECORDS = {
 
 
 def has_records(path: Path) -> bool:
-    """Whether a file holds texts as fields of records, and not lines of text."""
+    """Tells whether a file holds texts as fields of records, and not lines of text."""
     return path.is_dir() or _kind(path) in _RECORDS
 
 
@@ -338,7 +342,7 @@ def source_sha256(path: Path) -> str:
 
 
 def source_bytes(paths: Iterable[Path]) -> int:
-    """How long files and datasets are on the disk; what is missing counts nothing."""
+    """Returns the size of files and datasets on the disk; missing ones count nothing."""
     files = (file for path in paths for file in (arrow_files(path) if path.is_dir() else [path]))
     return sum(file.stat().st_size for file in files if file.is_file())
 

@@ -1,6 +1,4 @@
-"""What both kinds of vocabulary are made of: counts of words, and a file of the tokenizers
-library.
-"""
+"""The base of both kinds of vocabulary: counts of words, and a file of the tokenizers library."""
 
 from abc import ABC, abstractmethod
 from collections import Counter
@@ -33,9 +31,7 @@ def words_of(text: str) -> list[str]:
 
 
 def word_counts(texts: Iterable[str], normalizer: Any, splitter: Any) -> Counter[str]:
-    """How often each word of the tokenizers library's own splitting occurs: what its trainers count
-    themselves.
-    """
+    """Counts each word of the tokenizers library's own splitting: its trainers count the same."""
     spelt = Counter(word for text in texts for word in words_of(text))
     counts: Counter[str] = Counter()
     for word, count in spelt.items():
@@ -117,10 +113,12 @@ class TokenizerFile(ABC):
 
     noun: ClassVar[str]
     unusable: ClassVar[str]
-    """What is said of a file that holds none, before and behind the reason."""
+    """The words about a file that holds none, before and behind the reason."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
-        """Raises ValueError for one of another kind."""
+        """Wraps a tokenizer of the tokenizers library. Raises ValueError for one of another
+        kind.
+        """
         self._tokenizer = tokenizer
 
     @classmethod
@@ -154,7 +152,7 @@ class TokenizerFile(ABC):
         path.write_text(self.to_json(), encoding="utf-8", newline="\n")
 
     def to_json(self) -> str:
-        """What `save` writes."""
+        """Returns the text that `save` writes."""
         return str(self._tokenizer.to_str(pretty=False))
 
 

@@ -21,7 +21,9 @@ from ..limits.ours import SealedJson
 from ..processes.pool import ending_pool
 
 PART_CHARACTERS = 2**22
-"""Of text in one part: seconds of work, and some ten MB of memory for each process."""
+"""The characters of text in one part: seconds of work, and some ten MB of memory for each
+process.
+"""
 _FOLDER = "parts"
 _NOTE = "work.json"
 TABLE = "read.json"
@@ -45,7 +47,8 @@ _Item = TypeVar("_Item")
 
 
 def of_use(key: str, unfinished: Path) -> bool:
-    """Whether a folder holds work of this key that is worth going on with: a whole part's at least.
+    """Tells whether a folder holds enough work of this key to go on with: at least that of a whole
+    part.
 
     A key is equal for equal input and options.
     """
@@ -96,7 +99,7 @@ def cut(
 
 
 def noted_parts(folder: Path) -> list[Any] | None:
-    """What `note_parts` was given, or None where not all are made."""
+    """Returns the parts that `note_parts` was given, or None where not all are made."""
     path = folder / TABLE
     return list(_READ.read(path)["parts"]) if path.exists() else None
 
@@ -112,7 +115,8 @@ _Result = TypeVar("_Result")
 def in_order(
     function: Callable[[_Item], _Result], items: Iterable[_Item], *, processes: int
 ) -> Iterator[_Result]:
-    """What the function makes of each item, in their order; the same for any number of processes.
+    """Yields what the function makes of each item, in their order; the same for any number of
+    processes.
 
     One works in this process; more are spawned, so that function and items must be picklable, and
     the main module importable. At most 2 * processes + 1 items are taken ahead of what is given

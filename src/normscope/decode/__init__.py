@@ -1,1 +1,1 @@
-"""From a trained encoder-decoder to translations and their BLEU."""
+"""The way from a trained encoder-decoder to translations and their BLEU."""

@@ -1,5 +1,5 @@
-"""From a trained model to text: beam search of an encoder-decoder, and what a decoder alone goes on
-with.
+"""The way from a trained model to text: beam search of an encoder-decoder, and what a decoder alone
+goes on with.
 
 The search finds hypothesis for hypothesis what fairseq 0.12.2's `SequenceGenerator` finds.
 """
@@ -29,8 +29,8 @@ _LEAVE_SHARE = 8  # copying the caches pays once an eighth of the rows is of no 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BeamConfig:
-    """What is searched. The defaults are fairseq's, with the beam and the length limit of the
-    paper's recipe.
+    """The settings of a search with a beam. The defaults are fairseq's, with the beam and the
+    length limit of the paper's recipe.
     """
 
     beam: int = 5
@@ -236,7 +236,7 @@ def _leave(beams: _Beams, cache: Cache, done: list[bool]) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SamplingConfig:
-    """How the next token is drawn."""
+    """The settings by which the next token is drawn."""
 
     tokens: int = 200
     """New ones, at most: a text also ends where the model ends it."""
@@ -244,12 +244,12 @@ class SamplingConfig:
     temperature: float = 1.0
     """Logits are divided by it; 0 takes the likeliest token."""
     top_k: int | None = None
-    """Only so many of the likeliest tokens are drawn from (Fan et al. 2018, arXiv:1805.04833,
+    """The number of the likeliest tokens that are drawn from (Fan et al. 2018, arXiv:1805.04833,
     section 5).
     """
     top_p: float = 1.0
-    """Only the likeliest that together have this probability (Holtzman et al. 2019,
-    arXiv:1904.09751, section 3.1).
+    """The probability that the likeliest tokens, which alone are drawn from, have together
+    (Holtzman et al. 2019, arXiv:1904.09751, section 3.1).
     """
     seed: int = 1
 

@@ -87,7 +87,7 @@ class _BleuReport:
     """One corpus score."""
 
     score: float
-    """In points, from 0 to 100."""
+    """The score in points, from 0 to 100."""
     signature: str
     """sacreBLEU's: references, case, tokenisation, smoothing, version."""
 

@@ -1,5 +1,5 @@
-"""What a foreign model is: its residual streams, found by watching one forward pass, and their
-placements.
+"""The examination of a foreign model: its residual streams, found by watching one forward pass, and
+their placements.
 """
 
 from .identify.stacks import find_stacks

@@ -29,7 +29,9 @@ _TRAINED = "the weights are trained, and known rates are of trainings from their
 def facts_of(
     stacks: Sequence[Stack], optimizer: str, batch_tokens: float | None = None
 ) -> RateFacts:
-    """What known rates are asked with; an optimiser that is not listed is taken for Adam."""
+    """Returns the facts by which known rates are looked up; an optimiser that is not listed counts
+    as Adam.
+    """
     formulas = [sublayer.formula for stack in stacks for sublayer in stack.sublayers]
     return RateFacts(
         optimizer=optimizer if optimizer in OPTIMIZERS else ADAM,
@@ -71,8 +73,9 @@ def advise(
     smaller: BestOfSmaller | None = None,
     batch_tokens: float | None = None,
 ) -> Advice:
-    """By the best rate of a smaller version where one is given, else by known rates; trained:
-    whether the weights have been; batch_tokens: of one update, None where that is not told.
+    """Advises on the learning rate: by the best rate of a smaller version where one is given, else
+    by known rates. trained: whether the weights have been trained. batch_tokens: the tokens of one
+    update, None where not known.
 
     Raises ValueError for an unknown optimiser, and a rate or a batch that is not positive.
     """
@@ -130,7 +133,7 @@ def _by_batch(known: TypicalRate) -> tuple[RateOfBatch, ...]:
 
 
 def _carried(advice: Advice, smaller: BestOfSmaller, facts: RateFacts) -> Advice:
-    """With the smaller model's best rate in place of the known one, which stands beside it."""
+    """Puts the smaller model's best rate in place of the known one, which is still mentioned."""
     rate, (held, of) = smaller.carried_to(facts), CARRIED_HELD
     beside = (
         ""

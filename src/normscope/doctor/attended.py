@@ -1,4 +1,4 @@
-"""What was measured of attention at work."""
+"""The measurements of attention at work."""
 
 import math
 from dataclasses import dataclass
@@ -18,11 +18,12 @@ PlaceLogits = Literal[
     "one pair",
     "apart",
 ]
-"""What logits depend on: nothing, the query's place alone, the key's alone, the sum of both places,
-the distance, with which they grow, no place but the head, by which queries are turned, the place
-where queries and keys are one, in which both are turned otherwise, steps between neighbours that
-are not alike, one angle that all channels are turned by, one pair of channels that turns alone,
-places in any other way; "" where that is not known."""
+"""The dependence of logits on places: on nothing, the query's place alone, the key's alone, the sum
+of both places, the distance, with which they grow, no place but the head, by which queries are
+turned, the place where queries and keys have the same one, in which both are turned differently,
+steps between neighbours that are not equal, one angle that all channels are turned by, one pair of
+channels that turns alone, places in any other way; "" where that is not known.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,39 +32,40 @@ class AttentionMeasurements:
 
     head_width: int
     keys: float = math.nan
-    """How many a query may look at."""
+    """The mean number of keys that a query may look at."""
     all_keys: int = 0
-    """How many there are, those that masks hide among them."""
+    """The number of keys, those that masks hide included."""
     deviation: float = math.nan
-    """Of a query's logits over its keys, biases and masks apart."""
+    """The standard deviation of a query's logits over its keys, without biases and masks."""
     entropy: float = math.nan
-    """Of its weights over ln(keys): 1 is a plain mean, near 0 it copies one token."""
+    """The entropy of its weights over ln(keys): 1 is a plain mean, near 0 it copies one token."""
     largest: float = math.nan
-    """Of its weights."""
+    """The largest of its weights."""
     scale: float | None = None
     """The number that products of queries and keys are multiplied with; None where it is trained,
     or not known.
     """
     normed: tuple[str, ...] = ()
-    """Which of queries and keys have a norm after the matrix that makes them."""
+    """The ones of queries and keys that have a norm after the matrix that makes them."""
     normed_wrong: tuple[str, ...] = ()
-    """Those of them whose norm takes its statistics over other dimensions than a head's
-    features.
+    """The ones of queries and keys whose norm takes its statistics over other dimensions than a
+    head's features.
     """
     of_many_lengths: tuple[str, ...] = ()
-    """Which of queries and keys have no common length: more than half of their vectors, one for
-    each token and head, are off the median by 1 % or more. A norm of each head gives them one.
+    """The ones of queries and keys that have no common length: more than half of their vectors, one
+    for each token and head, are off the median by 1 % or more. A norm of each head gives them one.
     """
     unnormed: tuple[str, ...] = ()
-    """Which of queries, keys and values are made from what others of them are made from a norm
-    of.
+    """The ones of queries, keys and values that are made from a value whose norm others of them are
+    made from.
     """
     query_size: float = math.nan
     """Root mean square of an entry, without what `scale` holds."""
     key_size: float = math.nan
     drawn: float | None = None
-    """What the matrices of queries and keys make of a logit over what two like that of values
-    would; None where these are not known."""
+    """The size of a logit as the matrices of queries and keys make it, over its size with two
+    matrices like that of values; None where these are not known.
+    """
     wrong_axis: str = ""
     """Along which dimension its softmax sums to 1, where that is not the one that values are
     weighed along.
@@ -75,8 +77,9 @@ class AttentionMeasurements:
     sees_earlier: float | None = None
     sees_itself: float | None = None
     hides_as_later: bool = False
-    """Of cross-attention, whether a query looks at keys up to its own place alone, as tokens look
-    at their own sequence."""
+    """True for cross-attention in which a query looks at keys up to its own place alone, as tokens
+    look at their own sequence.
+    """
     on_padding: float | None = None
     """Mean weight on tokens that the batch's mask says are none; None without a mask with any such
     token.
@@ -84,10 +87,12 @@ class AttentionMeasurements:
     farthest: int | None = None
     """Places between a token and the farthest that it looks at; None where not known."""
     place_logits: PlaceLogits | None = None
-    """By tokens that are all alike; None where that was not looked for, or is not understood."""
+    """The dependence of logits on places, measured with identical tokens; None where it was not
+    measured, or is not understood.
+    """
     places_in_values: bool = False
-    """Whether what is weighed depends on its place."""
+    """True where a value that is weighted depends on its place."""
     unread_groups: int = 0
-    """Of keys and of values that several heads share, groups that no head reads."""
+    """The number of groups that no head reads, where several heads share keys and values."""
     groups_apart: bool = False
-    """Whether heads that share their keys share their values with others."""
+    """True where heads that share their keys share their values with other heads."""

@@ -44,8 +44,8 @@ class Diagnosis(Record):
     """All that was found out about a model."""
 
     def plot(self) -> "Figure":
-        """Every stack over depth, measured and predicted, as a matplotlib figure. Raises ValueError
-        without a stack.
+        """Draws every stack over depth, measured and predicted, as a matplotlib figure. Raises
+        ValueError without a stack.
         """
         from ..report.chart_svg import panels_figure
         from .report.notebook import stack_panels
@@ -57,7 +57,7 @@ class Diagnosis(Record):
         return panels_figure(stack_panels(self))
 
     def __str__(self) -> str:
-        """What the terminal shows."""
+        """Returns the text that the terminal shows."""
         from ..report.words import plain_text
         from .report.text import terminal_page
 
@@ -137,14 +137,14 @@ def diagnose(
 
 
 class _Told(NamedTuple):
-    """What is known of a training's rates."""
+    """The known rates of a training."""
 
     rate: float | None
     """The peak that is in question; None where the user named none."""
     warmup_updates: int | None
     course: RateCourse | None
     no_course: str
-    """Why there is no course, as a clause."""
+    """The reason why there is no course, as a clause."""
 
 
 def _told(
@@ -153,7 +153,9 @@ def _told(
     rate: float | None,
     warmup_updates: int | None,
 ) -> _Told:
-    """What the user named, and what the scheduler tells of what was not named."""
+    """Collects the rates that the user named, and takes from the scheduler those that were not
+    named.
+    """
     if scheduler is None:
         return _Told(rate, warmup_updates, None, "no scheduler was given")
     if not isinstance(optimizer, torch.optim.Optimizer):
@@ -170,13 +172,13 @@ def _told(
 
 
 class _Seen(NamedTuple):
-    """What was measured of a model, and why not all of it."""
+    """The measurements of a model, and the reason where some are missing."""
 
     stacks: tuple[Stack, ...]
     measured: ModelMeasurements
     nonfinite: tuple[NonfiniteWeight, ...] = ()
     no_gradient: str = ""
-    """Why no gradient can be taken; "" where one was."""
+    """The reason why no gradient can be taken; "" where one was."""
     places: CodePlaces = NO_PLACES
 
     @property
@@ -185,8 +187,8 @@ class _Seen(NamedTuple):
 
     @property
     def predicted(self) -> tuple[Stack, ...]:
-        """With theory's predictions, which are of random weights and have nothing to say of others,
-        where there are gradients to hold them to.
+        """The stacks with theory's predictions where there are gradients to compare them with;
+        predictions are of random weights, and say nothing of others.
         """
         return with_predictions(self.stacks, self.measured) if self.learns else self.stacks
 
@@ -221,7 +223,7 @@ def _tried(
     watch: Callable[[str, int, int], None],
     asked: bool,
 ) -> Tried:
-    """What the laws find, where they are asked of a model that can learn."""
+    """Tries the laws where they are asked for and the model can learn."""
     if not asked or not seen.learns:
         return UNTRIED if asked else LEFT_OUT
     return tried(
@@ -239,7 +241,9 @@ def _tried(
 
 
 def _is_causal(stacks: tuple[Stack, ...]) -> bool:
-    """Whether every sub-layer that looks at other tokens looks at earlier ones, and at no later."""
+    """Tells whether every sub-layer that looks at other tokens looks at earlier ones, and at no
+    later ones.
+    """
     inside = [one for stack in stacks for one in stack.sublayers]
     known = [one.measured.attention for one in inside if one.kind.endswith("attention")]
     hides = [one is not None and one.sees_later == 0 for one in known]
@@ -289,7 +293,7 @@ def structure(
     target: str = "",
     built: CodePlaces = NO_PLACES,
 ) -> Diagnosis:
-    """What a model is wired like, from its operations alone; it may lie on the meta device, and
+    """Reads the wiring of a model from its operations alone; it may lie on the meta device, and
     have no weights at all.
 
     Every measurement of the diagnosis is NaN or None, and its rules say which of them were not

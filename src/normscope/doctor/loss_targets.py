@@ -1,5 +1,5 @@
-"""What a loss asks of a model, as its gradient at the logits tells: which places count, and what is
-wanted there.
+"""The targets of a loss, as its gradient at the logits shows them: which places count, and which
+class is wanted there.
 """
 
 import math
@@ -8,15 +8,17 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LossTargets:
-    """Of a cross-entropy of logits on one batch."""
+    """The targets of a cross-entropy of logits on one batch."""
 
     places: int
     """Tokens, or sequences, that have logits."""
     counted: int
-    """Of these, the ones whose logits the loss depends on."""
+    """The number of these whose logits the loss depends on."""
     weight: float
-    """Of all that count together: 1 where the loss is their mean, their number where it is a sum;
-    smaller by the share that is smoothed over all classes; NaN of no cross-entropy."""
+    """The weight of all that count together: 1 where the loss is their mean, their number where it
+    is a sum; smaller by the share that is smoothed over all classes; NaN for a loss that is no
+    cross-entropy.
+    """
     commonest: int
     """The class that is wanted at the most places ..."""
     commonest_times: int
@@ -26,9 +28,13 @@ class LossTargets:
     or at its beginning."""
 
     right_share: float = math.nan
-    """Of a target that is its right class's, where all others get the same; NaN where not known."""
+    """The share of a target that goes to its right class, where all other classes get the same; NaN
+    where not known.
+    """
 
     @property
     def times_mean(self) -> float:
-        """How many times the mean over what counts the loss is; 1 where that is not known."""
+        """The factor between the loss and the mean over the places that count; 1 where that is not
+        known.
+        """
         return 1.0 if math.isnan(self.weight) else self.weight

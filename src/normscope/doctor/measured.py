@@ -1,4 +1,4 @@
-"""What is measured of a model at work: of each sub-layer, norm and attention, outside of them, and
+"""The measurements of a model at work: of each sub-layer, norm and attention, outside of them, and
 of the whole.
 
 Measurements are taken in one forward and one backward pass, and what was not measured is NaN or
@@ -17,17 +17,19 @@ from .loss_targets import LossTargets
 from .partly_used import PartlyUsed
 
 INNER: Mapping[str, Any] = MappingProxyType({"json": False})
-"""Of a field that `record.plain` leaves out: the doctor's own stages alone need it."""
+"""The metadata of a field that `record.plain` leaves out: only the doctor's own stages need it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedPlace:
-    """Where a sub-layer stands in a recorded pass, by the numbers of its values; terms of formulas
-    know theirs too.
+    """The place of a sub-layer in a recorded pass, by the numbers of its values; terms of formulas
+    have such numbers too.
     """
 
     stream: int
-    """What it is added to, before any scale; of means over depth the one that it reads."""
+    """The value that it is added to, before any scale; for means over depth the one that it
+    reads.
+    """
     addend: int
     """F(x) as it is added; what `branch_square` is of but for factors of the sum."""
     sum: int
@@ -35,10 +37,10 @@ class RecordedPlace:
     addends: tuple[int, ...]
     """All that the sum adds up."""
     skips: tuple[int, ...]
-    """Those of the stream: that hold no branch, if there are any."""
+    """The addends that belong to the stream: those without a branch, if there are any."""
     inputs: tuple[int, ...] = ()
-    """What F is computed from beside weights: what it reads, of other streams too, and what else
-    comes in.
+    """The values that F is computed from beside weights: those that it reads, of other streams too,
+    and any others.
     """
 
 
@@ -55,17 +57,17 @@ class NormUse:
     again: int | None = None
     """Number of the norm whose output it norms, where nothing else reads that."""
     shape: tuple[int, ...] = ()
-    """Of what it norms."""
+    """The shape of its input."""
     over: tuple[int, ...] = ()
     """The dimensions of that, counted from 0, that it takes statistics over."""
     of_unit_length: bool = False
-    """Whether tokens leave it, and its gain, at the length 1, where those of a norm have the length
+    """True where tokens leave it, and its gain, at length 1, where other norms give them the length
     √d.
     """
     detached: bool = False
-    """Whether no gradient passes through its statistics."""
+    """True where no gradient passes through its statistics."""
     keeps_mean: bool = False
-    """Whether it divides by the deviation about a mean that it leaves in."""
+    """True where it divides by the deviation about a mean that it does not subtract."""
     features: int | None = None
     """The one that holds the features: matrices after it contract that alone; None where that does
     not show.
@@ -78,7 +80,7 @@ class NormUse:
 
 
 MatrixPart = Literal["", "query", "key", "value", "output", "ffn_in", "ffn_out"]
-"""What a weight matrix is for, in the words of initialisation; "" where that is not known."""
+"""The use of a weight matrix, in the words of initialisation; "" where that is not known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,12 +90,12 @@ class MatrixUse:
     """
 
     parameter: str
-    """Its name in the model."""
+    """The parameter's name in the model."""
     part: MatrixPart
     rows: tuple[int, ...] = ()
-    """Of its outputs those that are for it; none where all are."""
+    """The rows, of its outputs, that this use has; empty where it has all."""
     outputs_last: bool = False
-    """Whether its last dimension is that of its outputs, as transformers' Conv1D keeps it."""
+    """True where its last dimension is that of its outputs, as transformers' Conv1D keeps it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,16 +120,17 @@ class SublayerMeasurements:
     """Names of the model's parameters that F is computed with, in the order of use; norms around it
     are not among them. A parameter that several sub-layers use is named in each."""
     matrices: tuple[str, ...] = field(default=(), metadata=INNER)
-    """Those of `parameters` that data is multiplied with in products and convolutions, and those
-    that such a matrix is made from. Biases and the gains of norms are not among them: theory's
-    gradients are those of matrices."""
+    """The names of `parameters` that are multiplied with data in products and convolutions, or from
+    which such a matrix is made. Biases and the gains of norms are not among them: theory's
+    gradients are those of matrices.
+    """
     uses: tuple[MatrixUse, ...] = field(default=(), metadata=INNER)
     """The plain ones among `matrices`, in their order; none where that was not looked for."""
     gradient_norm: float | None = None
     """Frobenius norm of the loss's gradient with respect to those of `matrices` that are trained;
     None without a loss or any such matrix."""
     reaches_output: bool = True
-    """Whether the model's output is computed from the branch's output."""
+    """True where the model's output is computed from the branch's output."""
     outputs: tuple[int, ...] = field(default=(), metadata=INNER)
     """Places, among the tensors of the model's output in order, of those that are."""
     reaches_loss: bool = field(default=True, metadata=INNER)
@@ -141,7 +144,7 @@ class SublayerMeasurements:
     empty where none is known to.
     """
     skip_stopped: bool = field(default=False, metadata=INNER)
-    """Whether a `detach` stands on every way that its skip comes from earlier sub-layers."""
+    """True where a `detach` stands on every way that its skip comes from earlier sub-layers."""
     rounded_by: str = field(default="", metadata=INNER)
     """An operation that rounds what is computed from its sum, such as ceil, whose gradient is 0; ""
     without any.
@@ -149,21 +152,23 @@ class SublayerMeasurements:
     precision: str = field(default="", metadata=INNER)
     """The narrowest dtype that its matrix products are made in, such as float32; "" without any."""
     place: RecordedPlace | None = field(default=None, repr=False, compare=False, metadata=INNER)
-    """None where it was not recorded."""
+    """The place in the recorded pass; None where it was not recorded."""
     attention: AttentionMeasurements | None = field(
         default=None, repr=False, compare=False, metadata=INNER
     )
-    """None of what is no attention, or none that is understood."""
+    """The measurements of attention; None for other kinds, and where it is not understood."""
     curves: Literal["", "none", "last", "twice"] = field(default="", metadata=INNER)
-    """Where a feed-forward has no curve at all, one behind its last matrix, or one of another."""
+    """The nonlinearities of a feed-forward: none at all, one behind its last matrix, or one of
+    another's result; "" otherwise.
+    """
     reads_later: bool = field(default=False, metadata=INNER)
-    """Whether what it makes of a token depends on later ones."""
+    """True where its output at a token depends on later tokens."""
     mixes: tuple[int, ...] = field(default=(), metadata=INNER)
     """Along which of the first two dimensions of (A, C, D) an output depends on other tokens."""
     misses_itself: bool = field(default=False, metadata=INNER)
-    """Whether a token changes other outputs and not the one at its own place."""
+    """True where a token changes other outputs but not the one at its own place."""
     mirrored: bool = field(default=False, metadata=INNER)
-    """Whether what is made from a token begins the earlier the later it stands."""
+    """True where a token that stands later first influences an earlier output."""
 
 
 UNMEASURED = SublayerMeasurements()
@@ -179,7 +184,7 @@ class NormGain:
     own: float
     """Mean of the parameter's entries, which are 1 less where the forward pass adds 1."""
     constant: bool
-    """Whether they are all alike, as at the start of any training."""
+    """True where all entries are the same, as at the start of any training."""
     adds_one: bool
     total_size: float
     """Root mean square of what the output is multiplied with."""
@@ -188,13 +193,13 @@ class NormGain:
 
 
 class AlteredSkip(NamedTuple):
-    """What a stream goes through on every way, between its sums."""
+    """An operation that a stream goes through on every way between its sums."""
 
     operation: str
     module: str
     """The innermost that runs."""
     stack: int
-    """From 0."""
+    """The number of the stack, from 0."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -207,11 +212,11 @@ class Table:
     """Root mean square of its entries."""
     width: int
     factor: float
-    """What its rows are multiplied with before anything else is done with them."""
+    """The factor of its rows before anything else is done with them."""
     rows_size: float
     """Root mean square of the rows that were looked up, times the factor."""
     by_place: bool
-    """Whether rows are looked up one after another, as those of positions are."""
+    """True where rows are looked up one after another, as those of positions are."""
     joined_at: int
     """Number of the sum in the recorded pass in which its rows meet those of others; -1 where they
     meet none.
@@ -224,9 +229,9 @@ class ReadPlaces:
 
     read: tuple[int, ...]
     trained: Mapping[int, str]
-    """With the parameter's name."""
+    """The trained places, each with the parameter's name."""
     tokens: int
-    """How many places there are."""
+    """The number of places."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -244,21 +249,23 @@ class OutputMatrix:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelMeasurements:
-    """What one forward and one backward pass in evaluation mode showed of the whole model."""
+    """The measurements of the whole model in one forward and one backward pass in evaluation
+    mode.
+    """
 
     loss_nats: float | None = None
     """Mean loss per token; None where no loss was given and the output is no floating-point tensor
     to take one of.
     """
     loss_is_stand_in: bool = False
-    """Whether it is the doctor's own, on random targets, because none was given."""
+    """True where the loss is the doctor's own, on random targets, because none was given."""
     classes: int | None = None
     """Size of the output's last dimension where it is logits: what ln V is taken of; None where
     that is not known.
     """
     labels_examples: bool = False
-    """Whether the classes are labels of whole examples, one each, as of a sentence or an image, and
-    not of tokens.
+    """True where the classes are labels of whole examples, one each, as of a sentence or an image,
+    and not of tokens.
     """
     logit_deviation: float | None = None
     """Standard deviation of the logits about each token's mean, root mean square over tokens; None
@@ -271,12 +278,12 @@ class ModelMeasurements:
     mode goes through.
     """
     takes_more: bool = field(default=True, metadata=INNER)
-    """Whether the model takes inputs that it was not given, for which parts of it may wait, or that
-    is not known.
+    """True where the model takes inputs that it was not given, which parts of it may need, or where
+    that is not known.
     """
     unregistered: int = field(default=0, metadata=INNER)
-    """How many tensors that ask for a gradient the pass read that are no parameters of the
-    model.
+    """The number of tensors that ask for a gradient, that the pass read, and that are no parameters
+    of the model.
     """
     opening: frozenset[str] = field(default=frozenset(), metadata=INNER)
     """Names of trained parameters whose gradient is 0 at first, and is not once others have moved
@@ -298,7 +305,9 @@ class ModelMeasurements:
     mean value.
     """
     partly: PartlyUsed = field(default=PartlyUsed(), metadata=INNER)
-    """What not all of the model goes through, and what no loss teaches."""
+    """The measurements of parts that not all of the model goes through, and of those that no loss
+    trains.
+    """
     conditioned_gates: Mapping[str, float] = field(default_factory=dict, metadata=INNER)
     """Matrices that make gates of branches from a condition, with the root mean square of these."""
     positions_along: int | None = field(default=None, metadata=INNER)
@@ -306,28 +315,35 @@ class ModelMeasurements:
     differs.
     """
     places_shared: int = field(default=0, metadata=INNER)
-    """How many places along it get what an earlier one gets."""
+    """The number of places along that dimension that get the same as an earlier one."""
     fast_turns: float = field(default=0.0, metadata=INNER)
-    """Of a sinusoid that is added, the share of pairs that turn by more than 1.2 radians a
-    place."""
+    """The share of pairs, in a sinusoid that is added, that turn by more than 1.2 radians a
+    place.
+    """
     target_places: int | None = field(default=None, metadata=INNER)
-    """How many places later than a token the model is given its target, -1 to 2; None where that is
-    not known.
+    """The distance in places from a token to its target in the model's input, -1 to 2; None where
+    that is not known.
     """
     targets: LossTargets | None = field(default=None, metadata=INNER)
-    """What the user's loss asks for; None of other losses, and where that is not known."""
+    """The targets of the user's loss; None for losses of other kinds, and where that is not
+    known.
+    """
     scores_are: Literal["", "probabilities", "cut"] = field(default="", metadata=INNER)
-    """What the loss takes for logits, where they sum to 1, or are cut off at 0."""
+    """The kind of scores that the loss wrongly takes for logits: they sum to 1, or are cut off at
+    0; "" otherwise.
+    """
     powers: tuple[tuple[str, int], ...] = field(default=(), metadata=INNER)
     """Modules that compute what is built as a norm, and the power of a token's size that is left in
     what comes out.
     """
     norm_gains: tuple[NormGain, ...] = field(default=(), metadata=INNER)
-    """Of norms with a trained gain a feature, in the order in which they are computed."""
+    """The gains of norms that have a trained gain for each feature, in the order in which they are
+    computed.
+    """
     tables: tuple[Table, ...] = field(default=(), metadata=INNER)
     """Embeddings in the order in which they are looked up."""
     output_matrices: tuple[OutputMatrix, ...] = field(default=(), metadata=INNER)
-    """Of outputs that a parameter makes, in the outputs' order."""
+    """The matrices of outputs that a parameter makes, in the outputs' order."""
     dropped_logits: tuple[str, ...] = field(default=(), metadata=INNER)
     """Modules that take a softmax of what training takes a dropout of."""
     large_dropouts: Mapping[str, float] = field(default_factory=dict, metadata=INNER)
@@ -335,18 +351,21 @@ class ModelMeasurements:
     token_channels: tuple[str, ...] = field(default=(), metadata=INNER)
     """Modules that norm the batch for each token, as if it were a channel."""
     softmax_elsewhere: bool = field(default=False, metadata=INNER)
-    """Whether the loss's gradient sums to 0 over a sequence's scores and over no token's."""
+    """True where the loss's gradient sums to 0 over a sequence's scores but not over each
+    token's.
+    """
     read_places: ReadPlaces | None = field(default=None, metadata=INNER)
-    """None where no single place is read, or no token is trained."""
+    """The single places that are read; None where there are none, or no token is trained."""
     added_again: tuple[tuple[str, tuple[int, ...]], ...] = field(default=(), metadata=INNER)
-    """What is the same for every input, other for every token, and added to a stream several times,
-    as positions may
-    be: the name of what it is read from, "" where it is computed, and the numbers of the sums in
-    the recorded pass."""
+    """The tensors that are the same for every input, differ from token to token, and are added to a
+    stream several times, as positions may be: the name of each, "" where it is computed, and the
+    numbers of the sums in the recorded pass.
+    """
     altered: tuple[AlteredSkip, ...] = field(default=(), metadata=INNER)
     random_factors: tuple[tuple[str, int], ...] = field(default=(), metadata=INNER)
-    """Where data is multiplied, or masked, with numbers that a pass in evaluation mode draws: the
-    innermost module that runs, and the number of the product."""
+    """The products of data, or masks on it, with numbers that a pass in evaluation mode draws: the
+    innermost module that runs, and the number of the product.
+    """
     writers: tuple[tuple[str, int], ...] = field(default=(), metadata=INNER)
     """The innermost modules that write into data in place, each with the number of what it is
     then.
@@ -359,7 +378,7 @@ class ModelMeasurements:
 
     @property
     def predicts_next(self) -> bool:
-        """Whether the loss's targets are known to be the tokens that the model is given one place
-        later.
+        """True where the loss's targets are known to be the tokens that the model is given one
+        place later.
         """
         return self.target_places == 1

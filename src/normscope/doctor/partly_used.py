@@ -1,4 +1,4 @@
-"""What was measured of parts that not all of a model goes through, or that no loss teaches."""
+"""The measurements of parts that not all of a model goes through, or that no loss trains."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -9,12 +9,13 @@ class Sending:
     """A choice of some out of several, such as experts, for every token by scores."""
 
     name: str
-    """Of the innermost module that ran."""
+    """The name of the innermost module that ran."""
     tokens: int
     among: int
     chosen: tuple[int, ...]
-    """Those that every token is sent to, where a difference that is one for all tokens decides;
-    none where it is the tokens that do."""
+    """The choices that every token gets, where a difference that is the same for all tokens
+    decides; empty where the tokens decide.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,7 +23,7 @@ class CutUnits:
     """A feed-forward whose hidden units carry little."""
 
     name: str
-    """Of the sub-layer."""
+    """The name of the sub-layer."""
     shared_by: int
     """Units that a softmax over them shares 1 among; 0 where none does."""
     cut: float

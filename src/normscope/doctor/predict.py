@@ -38,7 +38,7 @@ class _RecipeReading:
 
     recipe: StackRecipe
     memory: "_RecipeReading | None"
-    """Of the stack that cross-attention reads."""
+    """The reading of the stack that cross-attention reads."""
     stack: MomentStack = field(init=False)
     values: dict[Term, Moments] = field(default_factory=dict)
     _applied: list[BranchWeights] = field(default_factory=list)
@@ -160,8 +160,8 @@ def _readings(stacks: Sequence[Stack]) -> list[_RecipeReading | None]:
 def _gradients(
     readings: Sequence[_RecipeReading | None], stacks: Sequence[Stack], measured: ModelMeasurements
 ) -> list[list[float] | None]:
-    """By stack and sub-layer, up to a factor: from the loss to the last stack, and to those whose
-    ends it reads.
+    """Computes gradients by stack and sub-layer, up to a factor: from the loss to the last stack,
+    and to those whose ends it reads.
     """
     found: list[list[float] | None] = [None] * len(readings)
     *others, last = readings
@@ -183,8 +183,8 @@ def _gradients(
 
 
 def _loss_gradient(last: _RecipeReading, measured: ModelMeasurements) -> Products | None:
-    """Of a cross-entropy at random targets: softmax less target, for one token and for two, as in
-    `theory.loss`.
+    """Returns the gradient of a cross-entropy at random targets: softmax less target, for one token
+    and for two, as in `theory.loss`.
     """
     end = last.end.mean
     if measured.classes is not None and measured.logit_deviation is not None:
@@ -229,8 +229,8 @@ def _prediction(
 def _fitted(
     norms: list[float] | None, stack: Stack, trained: Container[str]
 ) -> tuple[float | None, ...]:
-    """In the order of the sub-layers and with the measurement's mean logarithm; None for each where
-    that is not known.
+    """Scales predicted gradient norms, in the order of the sub-layers, to the measurement's mean
+    logarithm; None for each where that is not known.
 
     trained: names of the parameters with a gradient. A sub-layer is compared where all of its
     matrices have one, for theory's norm is over all of them; and its gradient is not that of one

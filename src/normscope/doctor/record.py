@@ -1,5 +1,5 @@
-"""What a model is: its stacks and their sub-layers, how they are wired, what was measured and what
-theory predicts.
+"""The description of a model: its stacks and their sub-layers, how they are wired, what was
+measured and what theory predicts.
 
 Every stage fills its part; `measured.py` has what is measured. A recipe is what theory predicts a
 stack from when what was recorded is gone.
@@ -28,42 +28,43 @@ class StreamWeights:
     """Weights between several streams."""
 
     made: Literal["constant", "trained", "token"]
-    """From numbers that nothing trains, from trained numbers, or anew for every token."""
-    total: float | None
-    """What streams that are all equal are multiplied with, the mean over tokens; None on the meta
-    device.
+    """The origin of the weights: numbers that nothing trains, trained numbers, or numbers made anew
+    for every token.
     """
+    total: float | None
+    """The factor of streams that are all equal, its mean over tokens; None on the meta device."""
     by_feature: bool = False
-    """Whether every feature has its own."""
+    """True where every feature has its own factor."""
     spread: float = field(default=0.0, metadata=INNER)
-    """Their standard deviation over tokens and streams, relative to their mean; NaN on the meta
-    device.
+    """The standard deviation of the weights over tokens and streams, relative to their mean; NaN on
+    the meta device.
     """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamConnection:
-    """How a sub-layer is connected with several streams that are kept in one tensor."""
+    """The connection of a sub-layer with several streams that are kept in one tensor."""
 
     streams: int = field(metadata=INNER)
     read: StreamWeights | None
-    """What the streams are multiplied with in what the sub-layer reads; None where it reads no sum
-    of them.
+    """The weights of the streams in the sum that the sub-layer reads; None where it reads no sum of
+    them.
     """
     mixing: StreamWeights | None
-    """What they are mixed with; None where each goes on as it is."""
+    """The weights by which the streams are mixed; None where each goes on as it is."""
     write: StreamWeights
-    """What the sub-layer's output is multiplied with where it is added to each."""
+    """The weights of the sub-layer's output where it is added to each stream."""
     from_doubly_stochastic: float | None
     """The largest difference of a sum of the mixing's rows or columns from 1, or its largest
     negative weight, over all tokens; None where nothing is mixed, and on the meta device."""
     one_side_alone: float | None = None
-    """How far rows' sums are from 1 where all columns' are 1, or the other way round; None of any
-    other mixing.
+    """The largest difference of row sums from 1 where all columns sum to 1, or the other way round;
+    None for any other mixing.
     """
     unwritten: tuple[int, ...] = ()
-    """Which streams, counted from 1, get none of the sub-layer's output: it is multiplied by
-    exactly 0 there, for every token, and by no trained number."""
+    """The streams, counted from 1, that get none of the sub-layer's output: it is multiplied by
+    exactly 0 there, for every token, and by no trained number.
+    """
     tokens_off: float | None = field(default=None, metadata=INNER)
     """The share of tokens at which such a sum differs from 1 by more than `SUMS_TO_ONE`; None
     likewise.
@@ -90,38 +91,41 @@ class Sublayer:
     or at the ends.
     """
     scaled_placement: str = ""
-    """Where none computes this, the one that would if nothing multiplied the branch; "" where there
-    is none either.
+    """The placement that would compute this if nothing multiplied the branch, where none computes
+    it as it is; "" where there is none either.
     """
     confidence: Literal["sure", "unsure"]
-    """Of the name, `scaled_placement` where that is one. unsure: there is none, or nothing that is
-    observed tells it from one of those in `also`."""
+    """The confidence in the name, `scaled_placement` where that is one. unsure: there is none, or
+    no observation distinguishes it from one of those in `also`.
+    """
     formula: Formula
-    """What was observed; x is the stream before the sub-layer, or before the block where one
+    """The observed formula; x is the stream before the sub-layer, or before the block where one
     reaches across it.
     """
     skip_scale: float | None
-    """What x is multiplied with in the residual sum, a vector's mean; None where x is not one of
-    its addends.
+    """The factor of x in the residual sum, a vector's mean; None where x is not one of its
+    addends.
     """
     branch_scale: float | None
     """The same of F(x)."""
     parallel: bool
-    """Whether it reads the same x as another sub-layer of its block, and both are added at once."""
+    """True where it reads the same x as another sub-layer of its block, and both are added at
+    once.
+    """
     connection: StreamConnection | None = None
-    """With several streams that are kept in one tensor; None of one stream."""
+    """The connection with several streams that are kept in one tensor; None for one stream."""
     measured: SublayerMeasurements = UNMEASURED
 
     @property
     def is_closed(self) -> bool:
-        """Whether the branch adds nothing: exactly nothing, or what is lost when it is added in any
-        usual dtype.
+        """True where the branch adds nothing: exactly 0, or so little that it is lost in any usual
+        dtype.
         """
         return self.measured.branch_square <= 1e-14 * self.measured.stream_square
 
     @property
     def is_shut_by_gate(self) -> bool:
-        """Whether it adds nothing because it is multiplied by 0."""
+        """True where it adds nothing because it is multiplied by 0."""
         return self.is_closed and self.branch_scale == 0
 
 
@@ -131,32 +135,36 @@ class BranchWeights:
 
     kind: SublayerKind
     gains: Mapping[str, float]
-    """Of query, key, value and output, or of ffn_in and ffn_out: E‖Wx‖² over E‖x‖², per feature,
-    for entries that are independent of x: fan-in times their mean square."""
+    """The gains of query, key, value and output, or of ffn_in and ffn_out: E‖Wx‖² over E‖x‖², per
+    feature, for entries that are independent of x: fan-in times their mean square.
+    """
     inside: Mapping[str, NormFunction]
-    """By the places that a placement's formula gives them."""
+    """The norms within F, by the places that a placement's formula gives them."""
     inner_width: int = 0
-    """Of a feed-forward."""
+    """The hidden width of a feed-forward."""
     activation: Activation = "relu"
     keys: int = 0
-    """That a query of attention sees at most."""
+    """The number of keys that a query of attention sees at most."""
     angles: tuple[float, ...] = ()
-    """By how much each feature of a head's queries and keys is turned from one token to the next;
-    empty where no rotary positions were read."""
+    """The angle by which each feature of a head's queries and keys is turned from one token to the
+    next; empty where no rotary positions were read.
+    """
 
 
 @dataclass(frozen=True, kw_only=True)
 class StackRecipe:
-    """What a stack computes from its source, and with which numbers."""
+    """The computation of a stack from its source, and the numbers in it."""
 
     width: int
     tokens: int
-    """Of a sequence: all that a token may attend to."""
+    """The tokens of a sequence: all that a token may attend to."""
     causal: bool
     parts: tuple[tuple[Products, bool], ...]
-    """Of the source: what differs between features, and their mean."""
+    """The parts of the source: one that differs between features, and their mean."""
     weights: Mapping[int, BranchWeights | None]
-    """By the number that a branch has in the formula; None where theory has no map for it."""
+    """The weights of each branch by its number in the formula; None where theory has no map for
+    it.
+    """
     source: Term
     streams: tuple[Term, ...]
     """The stream before each sub-layer, in order."""
@@ -164,17 +172,17 @@ class StackRecipe:
     rows: int
     """Tokens of all sequences together."""
     asked_everywhere: bool = False
-    """Whether the output says something of each of them."""
+    """True where the output says something of each token."""
 
     @cached_property
     def terms(self) -> tuple[Term, ...]:
-        """What is computed from the source, in the order of the recorded pass."""
+        """The terms that are computed from the source, in the order of the recorded pass."""
         every = ordered(Term("other", (*self.streams, self.end)), self.source)[:-1]
         return tuple(sorted(every, key=attrgetter("at")))
 
     @property
     def is_readable(self) -> bool:
-        """Whether theory knows all that it computes."""
+        """True where theory can predict every term."""
         return all(self._knows(term) for term in self.terms)
 
     def _knows(self, term: Term) -> bool:
@@ -197,11 +205,12 @@ class StackTheory:
     correlation: tuple[float, ...]
     """Mean cosine similarity between different tokens' vectors there."""
     gradient_norm: tuple[float | None, ...]
-    """Of each sub-layer's weight matrices, up to one factor for the whole stack that is fitted to
-    what was measured. None where one of them is frozen, where sub-layers share their weights, and
-    where theory has no gradient."""
+    """The predicted gradient norm of each sub-layer's weight matrices, up to one factor for the
+    whole stack that is fitted to the measurement. None where one of them is frozen, where
+    sub-layers share their weights, and where theory has no gradient.
+    """
     assumptions: str
-    """What the prediction takes for granted, in a sentence."""
+    """The assumptions of the prediction, in a sentence."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -211,13 +220,13 @@ class Stack:
     name: str
     """Path of the innermost module around all of its sub-layers; "" where that is the model."""
     blocks: int
-    """Where the kinds of its sub-layers do not repeat, one ends with every feed-forward that
-    something else follows.
+    """The number of blocks; where the kinds of its sub-layers do not repeat, a block ends with
+    every feed-forward that something else follows.
     """
     placement: str
     """The placement of most of its sub-layers, "" where that is none."""
     scaled_placement: str = ""
-    """Where that is "", the commonest `scaled_placement` of its sub-layers."""
+    """The commonest `scaled_placement` of its sub-layers, where the placement is ""."""
     norm: str
     """layer-norm, rms-norm, scale-norm, sphere-norm, dyt or derf, the commonest of several; ""
     without any.
@@ -227,25 +236,29 @@ class Stack:
     without norms.
     """
     final_norm: bool
-    """Whether a norm follows that the placement's blocks do not have: after the last sum, or inside
-    the output's.
+    """True where a norm follows that the placement's blocks do not have: after the last sum, or
+    inside the output's.
     """
     embedding_norm: bool
-    """Whether what enters the first sub-layer comes out of a norm."""
+    """True where what enters the first sub-layer comes out of a norm."""
     width: int
     streams: int = 1
-    """How many streams of that width it is, kept in one tensor."""
+    """The number of streams of that width, kept in one tensor."""
     streams_start_equal: bool | None = None
-    """Whether these start as copies of each other; None of one stream, and on the meta device."""
+    """True where these start as copies of each other; None for one stream, and on the meta
+    device.
+    """
     streams_stay_copies: bool | None = field(default=None, metadata=INNER)
-    """Whether several streams that start as copies of each other stay so to the end, whatever is
-    trained; None of one stream, of streams that do not start as copies, and where that cannot be
-    told."""
+    """True where several streams that start as copies of each other stay so to the end, whatever is
+    trained; None for one stream, for streams that do not start as copies, and where that cannot be
+    told.
+    """
     sublayers: tuple[Sublayer, ...]
     end_read_by: Literal["norm", "weights", "output"] = "norm"
-    """What comes after the last sum: weights, where a matrix reads the sum, or parts or means of
-    it, with no norm between; else a norm, where one reads them or stands in the sum; else nothing
-    but the model's output."""
+    """The reader of the last sum: weights, where a matrix reads the sum, or parts or means of it,
+    with no norm between; else a norm, where one reads them or stands in the sum; else nothing but
+    the model's output.
+    """
     memory: int | None = None
     """Number in the model's stacks, from 0, of the one that its cross-attention reads; None where
     that is none.
@@ -259,34 +272,36 @@ class Stack:
     without a sum.
     """
     cut_by: BranchKind | None = None
-    """What computes its source there: attention, convolution over several places, or feed_forward
-    for all others.
+    """The kind of branch that computes its source there: attention, convolution over several
+    places, or feed_forward for all others.
     """
     feeds_later: bool = field(default=False, metadata=INNER)
-    """Whether a later stack's source is computed from its end, as from stage to stage of a
+    """True where a later stack's source is computed from its end, as from stage to stage of a
     hierarchical model.
     """
     starts_from_given: bool = field(default=False, metadata=INNER)
-    """Whether its source is first added to rows that are no data, such as learnt queries."""
+    """True where its source is first added to rows that are no data, such as learnt queries."""
     # NaN, which equals nothing, must not make two unmeasured stacks unequal.
     source_square: float = field(default=math.nan, compare=False)
     """E‖x_0‖²/d of what enters the first sub-layer of the first block."""
     end_square: float = field(default=math.nan, compare=False)
     """E‖·‖²/d of the stack's result, a final norm included."""
     recipe: StackRecipe | None = field(default=None, repr=False, compare=False, metadata=INNER)
-    """What theory predicts the stack from; None where it has no model of it."""
+    """The numbers that theory predicts the stack from; None where theory has no model of it."""
     end: int | None = field(default=None, repr=False, compare=False, metadata=INNER)
     """Number of the stack's result in the recorded pass, a final norm included."""
     norm_uses: tuple[NormUse, ...] = field(default=(), repr=False, compare=False, metadata=INNER)
-    """In order; without curves in the place of norms."""
+    """The norms in order, without nonlinearities that stand in the place of norms."""
     predicted: StackTheory | None = None
-    """None where the placement is not known, theory has no model of it, or the weights have been
-    trained.
+    """The prediction; None where the placement is not known, theory has no model of it, or the
+    weights have been trained.
     """
 
     @property
     def passes(self) -> int:
-        """How many times all its blocks are applied in turn, with the same weights each time."""
+        """The number of times that all its blocks are applied in turn, with the same weights each
+        time.
+        """
         matrices = [tuple(one.measured.matrices) for one in self.sublayers]
         distinct = len(set(matrices)) or 1
         times = len(matrices) // distinct

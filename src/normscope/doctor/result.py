@@ -1,5 +1,5 @@
-"""What is said of a model: findings, the rules that were asked, advice on its learning rate, and
-all of it together.
+"""The statements about a model: findings, the rules that were checked, advice on its learning rate,
+and all of it together.
 
 Losses are mean cross-entropies per token in nats, and a training length is counted in updates.
 """
@@ -15,7 +15,7 @@ from .trace.code_places import CodePlace
 
 
 class Severity(StrEnum):
-    """How bad a finding is; the members stand from the least to the worst."""
+    """The severity of a finding; the members stand from the least to the worst."""
 
     INFO = "info"
     """Worth knowing."""
@@ -42,7 +42,7 @@ class Health(StrEnum):
     """The worst severity among the findings, in a word."""
 
     HEALTHY = "healthy"
-    """No finding, or notes alone."""
+    """A model with no finding, or with notes alone."""
     UNKNOWN = "unknown wiring"
     """Notes alone, one of them of a formula that no registered placement has."""
     WARNINGS = "warnings"
@@ -60,14 +60,15 @@ class Finding:
     """Path of a module, a stack or a parameter; "" for the model as a whole. Several: "layers.[0–3,
     7].mlp" or "a, b and 10 more"."""
     message: str
-    """What was seen, with its numbers, and what was expected."""
+    """The observation, with its numbers, and what was expected."""
     fix: str
-    """What to change."""
+    """The change to make."""
     built_at: CodePlace | None = None
-    """Where in the user's code what `where` names first was built or set; None where no code of the
-    user's that was watched did."""
+    """The place in the user's code where the first module of `where` was built or set; None where
+    no watched code of the user's did it.
+    """
     called_at: CodePlace | None = None
-    """Where in the user's code that is called first, or the module around it."""
+    """The place in the user's code where that module, or the one around it, is called first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +79,7 @@ class AskedRule:
     asked: bool
     """A rule that was asked and is not among the findings found nothing."""
     reason: str
-    """Why it was not asked, as a clause; "" where it was."""
+    """The reason why it was not checked, as a clause; "" where it was."""
 
 
 def worst_of(findings: Sequence[Finding]) -> Severity | None:
@@ -109,7 +110,9 @@ class RateRange:
 
 
 FAR = 3.0
-"""No published rate lies further above the range of known rates than this: a test counts them."""
+"""The factor above the range of known rates beyond which no published rate lies: a test counts
+them.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,50 +125,54 @@ class RateOfBatch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Advice:
-    """Which learning rate models like this one are trained with, and where the wanted one lies to
-    it.
+    """The learning rates with which models like this one are trained, and the position of the
+    wanted one.
     """
 
     optimizer: str
     confidence: float
-    """How often `best_interval` holds a published rate that it was not made from, such as 0.85."""
+    """The share of published rates that `best_interval` holds without having been made from them,
+    such as 0.85.
+    """
     basis: str = ""
-    """What the rate comes from, as sentences; "" without one."""
+    """The sources of the rate, as sentences; "" without a rate."""
     carried: str = ""
-    """From which rate of which smaller model it was carried; "" for one of known rates."""
+    """The rate, and the smaller model, from which it was carried; "" for one of known rates."""
     recipes: int = 0
     """Published ones under this optimiser near this width, behind the rate ..."""
     ladders: int = 0
     """... and ladders of trainings of ours."""
     unknown: str = ""
-    """Why there is no answer, as a clause; the rates below are None then."""
+    """The reason why there is no answer, as a clause; the rates below are None then."""
     best_rate: float | None = None
     """The peak rate that is known to be best of models like this one; where no batch is told, with
     the middle one of `rates_by_batch`.
     """
     best_interval: RateRange | None = None
-    """Where no batch is told, from the range of the smallest batch to that of the largest."""
+    """The range of good rates; where no batch is given, it reaches from the range of the smallest
+    batch to that of the largest.
+    """
     batch_tokens: float | None = None
-    """Of one update, over all devices and accumulation; None where that is not told."""
+    """The tokens of one update, over all devices and accumulation; None where not known."""
     rates_by_batch: tuple[RateOfBatch, ...] = ()
-    """Of three batches that are usual where none is told, rising; else empty."""
+    """The rates of three usual batches where no batch is given, rising; else empty."""
     recipe_rate: float | None = None
-    """What people train such a model with, by the same law: a habit, and no optimum."""
+    """The rate with which people train such a model, by the same law: a habit, and no optimum."""
     median_rate: float | None = None
     """The naive one beside it: the plain median of those recipes and ladders."""
     wanted_rate: float | None = None
     """The peak rate that was asked about."""
     wanted_place: Literal["in range", "above", "below", "unknown"] | None = None
-    """Where that lies to the range of known ones, unknown without a range; None where no rate was
-    asked about.
+    """The position of that rate to the range of known ones, unknown without a range; None where no
+    rate was asked about.
     """
     wanted_warmup_updates: int | None = None
-    """Over how many updates the training's own warm-up rises to the wanted rate; None where that is
-    not known.
+    """The updates over which the training's own warm-up rises to the wanted rate; None where that
+    is not known.
     """
     usual_warmup_shares: tuple[float, ...] = ()
-    """Of a training's updates, in recipes under this optimiser for residual sums like these,
-    rising.
+    """The shares of a training's updates that are warm-up in recipes under this optimiser for
+    residual sums like these, rising.
     """
     notes: tuple[str, ...] = ()
     """Reasons to doubt the answer."""
@@ -179,7 +186,7 @@ class Advice:
 
     @property
     def is_too_high(self) -> bool:
-        """Whether the wanted rate lies above the range by more than `FAR`."""
+        """True where the wanted rate lies above the range by more than `FAR`."""
         span = self.best_interval
         return (
             self.wanted_rate is not None and span is not None and self.wanted_rate > FAR * span.high
@@ -193,25 +200,25 @@ class Record:
     """
 
     target: str
-    """What was looked at: the class of the model, or what the user named."""
+    """The model that was examined: its class, or what the user named."""
     parameters: int
     stacks: tuple[Stack, ...]
     measured: ModelMeasurements
     findings: tuple[Finding, ...]
-    """What ends a training first, then the worst; notes last."""
+    """The findings: those that end a training first, then the worst; notes last."""
     silenced: tuple[str, ...] = ()
     """Ids of rules that were not asked because the user does not want to hear of them."""
     trained: bool = False
-    """Whether the weights have been trained, as far as it shows; theory is of random weights, and
-    says nothing then.
+    """True where the weights have been trained, as far as it shows; theory is of random weights,
+    and says nothing then.
     """
     rules: tuple[AskedRule, ...] = ()
-    """Every rule of the linter, whether it was asked, and why not."""
+    """The rules of the linter: whether each was checked, and why not."""
     advice: Advice | None = None
-    """None where it was not asked for, or no loss can be taken."""
+    """The advice on the learning rate; None where it was not asked for, or no loss can be taken."""
     compared: str = field(default="", compare=False, metadata={"json": False})
-    """What `normscope compare` is given to train the same model; "" where it takes it from no file
-    as it is.
+    """The argument with which `normscope compare` trains the same model; "" where no file describes
+    it as it is.
     """
 
     @property

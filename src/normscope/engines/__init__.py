@@ -1,1 +1,1 @@
-"""Where the runs of a grid train: on this machine, on a Ray cluster, or in Slurm's queue."""
+"""The engines on which the runs of a grid train: this machine, a Ray cluster, or Slurm's queue."""

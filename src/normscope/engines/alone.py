@@ -36,7 +36,9 @@ def alone(folder: Path, work: str) -> Iterator[None]:
 
 
 def _refuse_moved(folder: Path, begun: os.stat_result) -> None:
-    """Raises UserError where the folder that a command began with is no longer at its place."""
+    """Checks that the folder that a command began with is still at its place. Raises UserError
+    where it is not.
+    """
     with suppress(FileNotFoundError, NotADirectoryError):
         if os.path.samestat(begun, folder.stat()):
             return

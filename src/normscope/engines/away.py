@@ -22,7 +22,7 @@ _FETCHED = "fetched"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AwayEnd:
-    """How a job has ended elsewhere."""
+    """The end of a job on another machine."""
 
     code: int
     said: str

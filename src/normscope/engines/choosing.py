@@ -1,4 +1,4 @@
-"""Which engine a user has asked for and what is said of it: a frozen dataclass for each.
+"""The engine that a user has asked for and its settings: a frozen dataclass for each.
 
 No library is imported until an engine is opened.
 """
@@ -14,17 +14,19 @@ from ..settings.validation import validated
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Needs:
-    """What each job of a sweep takes of its machine."""
+    """The needs of each job of a sweep."""
 
     threads: int
     device: str
-    """As torch names it, such as cpu or cuda:0."""
+    """The device as torch names it, such as cpu or cuda:0."""
     cores: int
-    """That this process may use."""
+    """The number of cores that this process may use."""
 
     @property
     def may_be_anywhere(self) -> bool:
-        """Whether it computes on the first GPU that it sees, and so on any that is given to it."""
+        """True where it computes on the first GPU that it sees, and so on any that is given to
+        it.
+        """
         return self.device in ("cuda", "cuda:0")
 
 
@@ -34,12 +36,14 @@ class LocalSettings:
 
     name: ClassVar[str] = "local"
     elsewhere: ClassVar[bool] = False
-    """Whether runs train on machines that are not known here."""
+    """True where runs train on machines that are not known here."""
     gpus_per_run: float = 0.0
     """The share of a GPU that a run takes, at most 1; 0 for one run a GPU, unless a number of
     processes says more."""
     processes_per_run: int = 1
-    """That train one run together; on GPUs each of them has one of its own."""
+    """The number of processes that train one run together; on GPUs each of them has one of its
+    own.
+    """
 
     def __post_init__(self) -> None:
         _refuse_no_process(self)
@@ -69,13 +73,15 @@ class RaySettings:
     gpus_per_run: float = 0.0
     """A share of one, or whole ones."""
     retries: int = 3
-    """How often a run whose worker or machine has gone goes on elsewhere. One that fails by itself
-    does not."""
+    """The number of times that a run whose worker or machine has gone is continued elsewhere. One
+    that fails by itself does not.
+    """
     processes_per_run: int = 1
-    """That train one run together, on one machine."""
+    """The number of processes that train one run together, on one machine."""
     storage: str = ""
-    """Where finished runs are kept, as fsspec takes it, such as s3://bucket/grids, for machines
-    without a shared folder. Empty: every machine sees the folder of the runs."""
+    """The place of finished runs, as fsspec takes it, such as s3://bucket/grids, for machines
+    without a shared folder. Empty: every machine sees the folder of the runs.
+    """
 
     def __post_init__(self) -> None:
         _refuse_negative(self, "cpus_per_run", "gpus_per_run", "retries")
@@ -84,7 +90,7 @@ class RaySettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlurmSettings:
-    """What `sbatch` is asked for, for each run. Empty: what the cluster gives by itself."""
+    """The options of `sbatch` for each run. Empty: what the cluster gives by itself."""
 
     name: ClassVar[str] = "slurm"
     elsewhere: ClassVar[bool] = True
@@ -95,23 +101,26 @@ class SlurmSettings:
     qos: str = ""
     constraint: str = ""
     time: str = "4:00:00"
-    """Of one job, as Slurm writes it: minutes, minutes:seconds, hours:minutes:seconds, or days
-    before a hyphen. A run takes as many jobs as it needs."""
+    """The time limit of one job, as Slurm writes it: minutes, minutes:seconds,
+    hours:minutes:seconds, or days before a hyphen. A run takes as many jobs as it needs.
+    """
     mem: str = ""
-    """As Slurm writes it, such as 16G."""
+    """The memory as Slurm writes it, such as 16G."""
     gres: str = ""
-    """Such as gpu:a100:1."""
+    """The generic resources, such as gpu:a100:1."""
     cpus_per_run: int = 0
     """0 for as many as a run has threads."""
     gpus_per_run: int = 0
     processes_per_run: int = 1
-    """That train one run together, on one machine."""
+    """The number of processes that train one run together, on one machine."""
     parallelism: int = 0
     """Runs that train at a time; 0 for no limit of ours."""
     array_size: int = 1000
     """Jobs of one array at most: what Slurm takes, by its usual configuration."""
     seconds_to_save: int = 120
-    """Before a job's time is up it is asked to save; it then takes its place in the queue again."""
+    """The seconds before a job's time is up at which it is asked to save; it then takes its place
+    in the queue again.
+    """
     setup: tuple[str, ...] = ()
     """Lines of the shell before a run, such as "module load cuda"."""
 
@@ -130,7 +139,7 @@ class SlurmSettings:
 
     @property
     def minutes(self) -> int:
-        """Of one job."""
+        """The time limit of one job in minutes."""
         return minutes_of(self.time)
 
 
@@ -180,7 +189,7 @@ LOCAL = LocalSettings()
 ENGINES: Mapping[str, type[EngineSettings]] = {
     one.name: one for one in (LocalSettings, RaySettings, SlurmSettings)
 }
-"""By the name that a user gives."""
+"""The engines by the name that a user gives."""
 
 
 def engine_settings(name: str | None, given: Mapping[str, Any] | None = None) -> EngineSettings:

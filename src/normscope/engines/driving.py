@@ -17,24 +17,24 @@ from .seam import Engine, Future, Job
 _POLL_SECONDS = 0.1
 _POLL_SHARE = 0.05
 _MOST_POLL_SECONDS = 2.0
-"""Between two questions to all futures, the most of the time that these take, and the longest that
-a signal waits for an answer.
+"""The largest time between two questions to all futures, and the longest that a signal waits for an
+answer.
 """
 _WATCH_SECONDS, _WATCH_SHARE = 0.5, 0.02
-"""Between two looks at all errands, and the most of the time that these take: very many are looked
-at more seldom.
+"""The seconds between two looks at all errands, and the largest share of the time that these take:
+very many are examined more seldom.
 """
 _SAVED = "after every run under way has saved"
 _OUTLIVED = "; runs in the queue go on, and the same command looks after them again"
 
 
 class Errand(ABC):
-    """What is to be done for a cell: jobs, one after the other."""
+    """The work on a cell: jobs, one after the other."""
 
     @property
     @abstractmethod
     def folder(self) -> Path:
-        """That its jobs lock."""
+        """The folder that its jobs lock."""
 
     @abstractmethod
     def next_job(self) -> Job:
@@ -149,7 +149,7 @@ def _begun(errand: Errand, engine: Engine) -> _Begun:
 
 
 def _goes_on(one: _Begun, engine: Engine) -> bool:
-    """Whether its job does, or the next one, which begins then."""
+    """Tells whether the errand's job goes on, or its next one, which begins then."""
     if one.future is None:
         return False
     code = one.future.code()

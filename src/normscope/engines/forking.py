@@ -32,7 +32,7 @@ _NEEDED = (
     "normscope.runs.run",
     "normscope.tasks.registry",
 )
-"""What every training imports."""
+"""The modules that every training imports."""
 
 
 def main() -> None:

@@ -19,8 +19,8 @@ from ..signals import ending_in_one_line
 GIVEN = "/dev/stdin"
 """The word for the configuration that a job finds at its standard input."""
 _SAVING, _SAVING_SECONDS = "TORCH_ELASTIC_SHUTDOWN_TIMEOUT", "600"
-"""How long processes that were asked to end may save before torch kills them. A torch that does not
-read it gives them 30 seconds.
+"""The variable and the seconds within which processes that were asked to end may save before torch
+kills them. A torch that does not read it gives them 30 seconds.
 """
 _FAILED = 1
 _ASKED = 128

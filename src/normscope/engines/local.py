@@ -26,14 +26,16 @@ class _Running(Future):
     ended: bool = False
 
     def code(self) -> int | None:
-        """As of any future."""
+        """Returns the exit code, as every future does."""
         code = self.process.poll()
         self.ended = code is not None
         return code
 
 
 class OnThisMachine(Engine):
-    """Some jobs at a time. Should this process be killed, they save and end too."""
+    """An engine that runs some jobs at a time on this machine. Should this process be killed, they
+    save and end too.
+    """
 
     counted = True
 
@@ -45,12 +47,12 @@ class OnThisMachine(Engine):
         self.devices = list(devices)
         self._gpus_a_job = gpus_a_job
         self._workers: dict[tuple[int, tuple[str, ...]], Worker] = {}
-        """By threads and modules of a job."""
+        """The workers by threads and modules of a job."""
         self._running: list[_Running] = []
 
     def start(self, job: Job) -> Future:
-        """As of any engine: the first job of a number of threads and its modules starts the
-        process that all of them are forked from.
+        """Starts a job, as every engine does: the first one with a number of threads and its
+        modules starts the process that all of them are forked from.
         """
         device = self._freest()
         more = {} if device is None else {_VISIBLE: device}
@@ -59,7 +61,7 @@ class OnThisMachine(Engine):
         return self._running[-1]
 
     def stop(self, futures: Sequence[Future]) -> None:
-        """As of any engine."""
+        """Stops jobs, as every engine does."""
         processes = [one.process for one in futures if isinstance(one, _Running)]
         for process in processes:
             if process.poll() is None:
@@ -69,7 +71,7 @@ class OnThisMachine(Engine):
             process.wait()
 
     def close(self) -> None:
-        """As of any engine."""
+        """Closes the workers, as every engine does."""
         for worker in self._workers.values():
             worker.close()
         self._workers.clear()
@@ -105,7 +107,7 @@ def forks(job: Job) -> bool:
 
 
 begun = process_of
-"""How a job begins that is not forked."""
+"""The function that begins a job that is not forked."""
 
 
 def visible_devices() -> list[str]:

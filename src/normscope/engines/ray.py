@@ -27,7 +27,9 @@ from .sharing import (
 from .storage import CellStorage, StoredCell, job_key, place_of
 
 _LOOK_SECONDS = 0.5
-"""Between two questions to the cluster about what has ended, whatever the number of jobs."""
+"""The seconds between two questions to the cluster about what has ended, whatever the number of
+jobs.
+"""
 _Answer = TypeVar("_Answer")
 _ENDED_BY_REQUEST = 128 + signal.SIGTERM
 
@@ -42,7 +44,7 @@ class _Task(Future):
     ended: int | None = None
 
     def code(self) -> int | None:
-        """As of any future."""
+        """Returns the exit code, as every future does."""
         if self.ended is None:
             self.engine.look()
         return self.ended
@@ -67,11 +69,13 @@ class OnRay(Engine):
             except ConnectionError as error:
                 raise UserError(_not_joined(settings.address, error)) from error
         self._open: dict[Any, _Task] = {}
-        """Every job that was not seen to end."""
+        """The jobs that were not seen to end."""
         self._looked = -_LOOK_SECONDS
         self._shared: set[SharedPlace] = set()
         self._tasks: dict[int, Any] = {}
-        """By threads, what the cluster is told once of all tasks that have as many."""
+        """The cluster's description of a task by its threads; it is given once for all tasks that
+        have as many.
+        """
         self._storage = CellStorage(settings.storage) if settings.storage else None
         self._kept: set[str] = set()
         """Places of cells that the storage had before the first job."""
@@ -96,7 +100,9 @@ class OnRay(Engine):
         return self._open[reference]
 
     def _task_of(self, threads: int) -> Any:
-        """What runs a job of so many threads. Raises UserError where no machine could."""
+        """Returns the remote function for a job of so many threads. Raises UserError where no
+        machine could run it.
+        """
         cpus, gpus = self.settings.cpus_per_run, self.settings.gpus_per_run
         cpus = cpus or threads * self.settings.processes_per_run
         has_it = [
@@ -126,7 +132,7 @@ class OnRay(Engine):
         return [node for node in self._ray.nodes() if node["Alive"]]
 
     def largest_machine(self) -> LargestMachine | None:
-        """As of any engine; what GPUs have is not known."""
+        """Returns the largest machine, as every engine does; the memory of GPUs is not known."""
         if self.settings.gpus_per_run:
             return None
         found = self._everywhere(memory_here)
@@ -146,7 +152,7 @@ class OnRay(Engine):
         self._looked = time.monotonic()
 
     def stop(self, futures: Sequence[Future]) -> None:
-        """As of any engine."""
+        """Stops jobs, as every engine does."""
         asked = [one for one in futures if isinstance(one, _Task) and one.ended is None]
         for task in asked:
             # The job is asked to save, and is not tried again.
@@ -180,7 +186,7 @@ class OnRay(Engine):
         return self._brought_back(job, self._storage) or 0
 
     def _ended_before(self, job: Job, storage: CellStorage) -> int | None:
-        """As `_brought_back` of what an earlier command has left in the storage."""
+        """Brings back, as `_brought_back` does, what an earlier command has left in the storage."""
         place = SharedStorage(storage.url)
         if place not in self._shared:
             self._refuse_unshared(place)
@@ -208,8 +214,8 @@ class OnRay(Engine):
             storage.fetch(found, job.folder)
 
     def _refuse_unshared(self, place: SharedPlace) -> None:
-        """Raises UserError, the first time, where a machine does not see the same place, or has
-        another NormScope.
+        """Checks, the first time, that every machine sees the same place and has the same
+        NormScope. Raises UserError where one does not.
         """
         if place in self._shared:
             return
@@ -218,8 +224,8 @@ class OnRay(Engine):
         self._shared.add(place)
 
     def _everywhere(self, asked: Callable[..., _Answer], *given: Any) -> list[_Answer]:
-        """What every machine answers, but for one that has gone meanwhile, since no job will run
-        there.
+        """Returns the answer of every machine, but for one that has gone meanwhile, since no job
+        will run there.
         """
         tasks = [self._on_node(node, asked).remote(*given) for node in self._machines()]
         answers: list[_Answer] = []
@@ -236,7 +242,7 @@ class OnRay(Engine):
 
 
 def _not_joined(address: str, error: BaseException) -> str:
-    """Why there is no cluster for this process, and what to do."""
+    """Returns why there is no cluster for this process, and what to do."""
     why: BaseException | None = error
     while why is not None:
         # A cluster asks for one where the machine that began it has one; whoever joins is not told
@@ -256,5 +262,5 @@ def _not_joined(address: str, error: BaseException) -> str:
 
 
 def _run(job: Job, storage: str) -> int | AwayEnd:
-    """What a task does. storage: empty where it sees the job's folder."""
+    """Runs a task. storage: empty where it sees the job's folder."""
     return run_away(job, storage) if storage else CarriedJob(job).run()

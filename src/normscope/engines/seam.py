@@ -25,19 +25,19 @@ class Job:
 
     name: str
     words: Sequence[str]
-    """What follows the Python interpreter."""
+    """The words after the Python interpreter."""
     configuration: str
-    """What it finds at its standard input."""
+    """The text at its standard input."""
     directory: Path
-    """Where its relative paths begin."""
+    """The folder in which its relative paths begin."""
     folder: Path
-    """Of the run, which the command locks while it works on it."""
+    """The folder of the run, which the command locks while it works on it."""
     log: Path
-    """What it says is added here. The folder is there."""
+    """The file to which its output is added. The folder is there."""
     threads: int
-    """Of the CPU."""
+    """The number of CPU threads."""
     modules: Sequence[str] = ()
-    """That it imports beside what every training does."""
+    """The modules that it imports beside those of every training."""
 
 
 class Future(Protocol):
@@ -52,28 +52,29 @@ class Future(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LargestMachine:
-    """Where there is the most memory for a job."""
+    """The machine with the most memory for a job."""
 
     memory_bytes: int
     words: str
-    """What it is, such as "the largest machine of the cluster"."""
+    """The description of the machine, such as "the largest machine of the cluster"."""
 
 
 class Engine(ABC):
     """Starts jobs, wherever they run."""
 
     at_once: int | None = None
-    """How many jobs it is given at a time; None for all."""
+    """The number of jobs that it is given at a time; None for all."""
     processes_per_run: int = 1
-    """That train one run together."""
+    """The number of processes that train one run together."""
     queues: bool = False
-    """Whether a job may wait in a queue of the engine's own after it was started."""
+    """True where a job may wait in a queue of the engine's own after it was started."""
     outlived: bool = False
-    """Whether its jobs go on when this process has ended."""
+    """True where its jobs go on when this process has ended."""
 
     counted: bool = False
-    """Whether the processor's time of its jobs counts as that of this process's children once it is
-    closed."""
+    """True where the processor's time of its jobs counts as that of this process's children once it
+    is closed.
+    """
 
     @abstractmethod
     def start(self, job: Job) -> Future:

@@ -1,5 +1,5 @@
-"""Whether every machine of a cluster sees what the driver sees: a task on each writes a token, and
-the driver looks for it.
+"""The check that every machine of a cluster sees what the driver sees: a task on each writes a
+token, and the driver looks for it.
 """
 
 import os
@@ -17,17 +17,17 @@ TOKEN = ".written-by-a-task-"
 
 
 class SharedPlace(ABC):
-    """Where tasks write, and the driver reads."""
+    """A place where tasks write, and the driver reads."""
 
     @property
     @abstractmethod
     def words(self) -> str:
-        """What it is, for a message."""
+        """The description of the place, for a message."""
 
     @property
     @abstractmethod
     def advice(self) -> str:
-        """What to do where it is not shared."""
+        """The advice where it is not shared."""
 
     @abstractmethod
     def prepare(self) -> None:
@@ -39,7 +39,7 @@ class SharedPlace(ABC):
 
     @abstractmethod
     def take(self, token: str) -> bool:
-        """Whether that file is there; it is removed."""
+        """Tells whether that file is there, and removes it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,29 +50,29 @@ class SharedFolder(SharedPlace):
 
     @property
     def words(self) -> str:
-        """As of any place."""
+        """The description of the place, for a message."""
         return f"{self.folder} is not the same folder on"
 
     @property
     def advice(self) -> str:
-        """As of any place."""
+        """The advice where it is not shared."""
         return (
             "give --out a folder that every machine of the cluster has under the same path, or "
             "--engine-set storage=URL"
         )
 
     def prepare(self) -> None:
-        """As of any place."""
+        """Makes the folder."""
         with disk_errors(f"writing into {self.folder}"):
             make_folders(self.folder)
 
     def write(self, token: str) -> None:
-        """As of any place; nothing where there is no such folder."""
+        """Writes the token; does nothing where there is no such folder."""
         if self.folder.is_dir():
             (self.folder / token).touch()
 
     def take(self, token: str) -> bool:
-        """As of any place."""
+        """Tells whether the token is there, and removes it."""
         there = (self.folder / token).exists()
         (self.folder / token).unlink(missing_ok=True)
         return there
@@ -86,25 +86,25 @@ class SharedStorage(SharedPlace):
 
     @property
     def words(self) -> str:
-        """As of any place."""
+        """The description of the place, for a message."""
         return f"storage {self.url} is not the same place on"
 
     @property
     def advice(self) -> str:
-        """As of any place."""
+        """The advice where it is not shared."""
         return "give --engine-set storage=URL of one that every machine of the cluster reaches"
 
     def prepare(self) -> None:
-        """As of any place."""
+        """Does nothing: the storage needs no preparation."""
 
     def write(self, token: str) -> None:
-        """As of any place."""
+        """Writes the token."""
         from .storage import CellStorage
 
         CellStorage(self.url).write_token(token)
 
     def take(self, token: str) -> bool:
-        """As of any place."""
+        """Tells whether the token is there, and removes it."""
         from .storage import CellStorage
 
         return CellStorage(self.url).take_token(token)
@@ -112,15 +112,15 @@ class SharedStorage(SharedPlace):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MachineAnswer:
-    """What a machine says of itself."""
+    """The answer of a machine about itself."""
 
     host: str
     normscope: str
-    """Its version."""
+    """The version of NormScope."""
     token: str
-    """That it has written, or tried to."""
+    """The token that it has written, or tried to."""
     refused: str = ""
-    """Why it could not; empty where it could."""
+    """The reason why it could not; empty where it could."""
 
 
 def answered(place: SharedPlace) -> MachineAnswer:
@@ -136,7 +136,9 @@ def answered(place: SharedPlace) -> MachineAnswer:
 
 
 def refuse_unshared(place: SharedPlace, answers: list[MachineAnswer]) -> None:
-    """Raises UserError where a token has not arrived, or where a machine has another NormScope."""
+    """Checks that every machine's token has arrived, and that all have the same NormScope. Raises
+    UserError otherwise.
+    """
     blind = sorted({one.host for one in answers if not place.take(one.token)})
     for one in answers:
         if one.refused:

@@ -26,7 +26,7 @@ from .choosing import SlurmSettings
 from .seam import Engine, Future, Job, LargestMachine
 
 _LOOK_SECONDS = 5.0
-"""Between two looks at all jobs, whatever their number."""
+"""The seconds between two looks at all jobs, whatever their number."""
 _GONE_SECONDS = 60.0
 """For a file that another machine has written to be seen here."""
 _GONE = 75
@@ -43,8 +43,8 @@ _CODE = SealedJson(
 
 
 class QueuedTask:
-    """What a task of an array does; submitit pickles it, and calls `checkpoint` when the task is
-    preempted or its time is nearly up.
+    """A task of an array; submitit pickles it, and calls `checkpoint` when the task is preempted or
+    its time is nearly up.
     """
 
     def __init__(self, job: Job) -> None:
@@ -59,7 +59,7 @@ class QueuedTask:
         return code
 
     def checkpoint(self) -> Any:
-        """Has the run saved; returns what is to be done when the task begins again: the same."""
+        """Has the run saved; returns what to do when the task begins again: the same."""
         from submitit.helpers import DelayedSubmission
 
         self.carried.save()
@@ -75,10 +75,14 @@ class _QueuedFuture(Future):
     number: str = ""
     ended: int | None = None
     gone_since: float | None = None
-    """When it was first not in the queue, by this process's clock; None where it is."""
+    """The time at which it was first not in the queue, by this process's clock; None where it
+    is.
+    """
 
     def code(self) -> int | None:
-        """As of any future. Raises UserError where Slurm does not take the jobs."""
+        """Returns the exit code, as every future does. Raises UserError where Slurm does not take
+        the jobs.
+        """
         self.engine.look()
         return self.ended
 
@@ -90,7 +94,9 @@ class OnSlurm(Engine):
     outlived = True
 
     def __init__(self, settings: SlurmSettings) -> None:
-        """Raises UserError where submitit is not installed, or this machine has no Slurm."""
+        """Connects to Slurm through submitit. Raises UserError where submitit is not installed, or
+        this machine has no Slurm.
+        """
         submitit = _submitit()
         self.settings, self._submitit = settings, submitit
         self._on_slurm = settings.cluster == "slurm"
@@ -99,10 +105,12 @@ class OnSlurm(Engine):
         self._waiting: list[_QueuedFuture] = []
         self._open: list[_QueuedFuture] = []
         self._jobs: dict[str, Any] = {}
-        """What submitit has of those that this process has submitted, by their numbers."""
+        """The jobs of submitit that this process has submitted, by their numbers."""
         self._looked = -_LOOK_SECONDS
         self._former: dict[Path, dict[str, str]] = {}
-        """By folder and name, numbers of jobs that an earlier command has in the queue still."""
+        """The numbers of jobs that an earlier command still has in the queue, by folder and
+        name.
+        """
 
     def start(self, job: Job) -> Future:
         """A job that an earlier command has in the queue still is not submitted twice."""
@@ -123,8 +131,8 @@ class OnSlurm(Engine):
         self._waiting.clear()
 
     def largest_machine(self) -> LargestMachine | None:
-        """As of any engine: what a job asks for, or its partition has; what GPUs have is not
-        known.
+        """Returns the largest machine, as every engine does: what a job asks for, or its partition
+        has; the memory of GPUs is not known.
         """
         if self.settings.gpus_per_run or self.settings.gres or not self._on_slurm:
             return None
@@ -201,7 +209,7 @@ class OnSlurm(Engine):
                 write_over(file, _NUMBERS.text({"numbers": numbers}), _NUMBERS.kind)
 
     def _submitted(self, folder: Path, tasks: Sequence[QueuedTask]) -> list[Any]:
-        """What submitit has of tasks that it has submitted together. Raises UserError."""
+        """Submits tasks together and returns submitit's jobs. Raises UserError."""
         try:
             executor = self._executor(folder, tasks)
             with executor.batch():
@@ -249,7 +257,9 @@ def memory_bytes(mem: str) -> int:
 
 
 _ANY_NUMBER = 1_000_000
-"""How often a job may take its place in the queue again: a run takes as many as it needs."""
+"""The number of times that a job may take its place in the queue again: a run takes as many as it
+needs.
+"""
 _PYTHON = " ".join(interpreter())
 
 

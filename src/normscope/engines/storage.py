@@ -1,4 +1,4 @@
-"""Where finished cells of machines without a shared folder are kept: a folder that fsspec reaches.
+"""The storage of finished cells on machines without a shared folder: a folder that fsspec reaches.
 
 `cells/PLACE/` in it holds the files of a cell's folder as they are, and `seals/PLACE.json` the
 SHA-256 of each, which is written last. What is read back is held to it. The place of a cell is the
@@ -34,12 +34,12 @@ _SEAL = SealedJson(
     again=_AGAIN,
 )
 _LAST = "metrics.jsonl"
-"""What says of a run that it is finished, and so is brought back after everything else."""
+"""The file that shows that a run is finished, and so is brought back after everything else."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredCell:
-    """What is kept of a cell."""
+    """The stored files of a cell."""
 
     place: str
     files: Mapping[str, str]
@@ -81,7 +81,7 @@ class CellStorage:
     """A folder that fsspec reaches, with finished cells in it."""
 
     def __init__(self, url: str) -> None:
-        """Raises UserError where fsspec knows no such place."""
+        """Opens the storage at a URL. Raises UserError where fsspec knows no such place."""
         self.url = url.rstrip("/")
         try:
             import fsspec
@@ -169,7 +169,7 @@ class CellStorage:
             self._write(b"", self._path(token))
 
     def take_token(self, token: str) -> bool:
-        """Whether that file is there; it is removed."""
+        """Tells whether that file is there, and removes it."""
         with storage_errors(self.url):
             self._system.invalidate_cache()
             try:

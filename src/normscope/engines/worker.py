@@ -12,7 +12,7 @@ from ..processes.surroundings import interpreter
 from .seam import Job, in_threads, note
 
 OURS = "normscope"
-"""What the modules lie in whose jobs a worker takes."""
+"""The package of the modules whose jobs a worker takes."""
 
 
 @dataclass(slots=True, eq=False)
@@ -68,13 +68,13 @@ class Worker:
 
     @property
     def lives(self) -> bool:
-        """Whether it can be asked for more."""
+        """True where the worker can be asked for more."""
         while self._lives and self._asking.poll():
             self._listen()
         return self._lives
 
     def start(self, job: Job, more: Mapping[str, str]) -> Fork:
-        """Has a process forked for a job. more: as of `process_of`. Raises OSError where the log
+        """Has a process forked for a job. more: as for `process_of`. Raises OSError where the log
         cannot be written, or where the worker has gone.
         """
         with job.log.open("ab"):

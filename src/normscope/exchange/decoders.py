@@ -72,7 +72,7 @@ def gpt2(model: LanguageModel, ids: Mapping[str, int]) -> tuple[dict[str, Any], 
 
 
 def _in_first(name: str, tensor: Tensor) -> Tensor:
-    """Its Conv1D multiplies from the left."""
+    """Transposes the matrices of GPT-2's blocks, whose Conv1D multiplies from the left."""
     is_matrix = tensor.ndim == 2 and ".h." in name
     return tensor.T.contiguous() if is_matrix else tensor
 
@@ -125,9 +125,9 @@ class RotaryLayout:
     architecture: str
     norms: dict[str, str]
     settings: Callable[[DecoderConfig], Mapping[str, Any]] = field(default=lambda ours: {})
-    """What its configuration says beside what all of them say."""
+    """The settings that its configuration has beside those that all of them have."""
     gain_from: float = 0.0
-    """What a stored gain of a norm is less than the gain: Gemma stores w and multiplies by 1 +
+    """The difference between a norm's gain and the stored one: Gemma stores w and multiplies by 1 +
     w.
     """
 

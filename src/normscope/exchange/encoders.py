@@ -193,7 +193,9 @@ def m2m100(
 
 
 def _names(model: EncoderDecoder) -> dict[str, str]:
-    """Of everything but the embedding and the final norms, which only one of the two has."""
+    """Returns the names of everything but the embedding and the final norms, which only one of the
+    two has.
+    """
     encoder = stack_names(model.encoder, "encoder", "model.encoder.layers", _LAYER)
     return encoder | stack_names(model.decoder, "decoder", "model.decoder.layers", _LAYER | _CROSS)
 

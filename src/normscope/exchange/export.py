@@ -1,4 +1,4 @@
-"""Every form in which other libraries take our models, and the writing of a whole folder."""
+"""The forms in which other libraries take our models, and the writing of a whole folder."""
 
 from contextlib import suppress
 from pathlib import Path
@@ -35,7 +35,7 @@ _ROTARY: dict[str, tuple[Any, ...]] = {
     "attention.key_value_heads": _ANY,
     "attention.head_width": _ANY,
 }
-"""What the decoders with rotary positions have in common."""
+"""The settings that decoders with rotary positions share."""
 
 
 def _transformers(
@@ -80,7 +80,7 @@ def _rotary(
 # BERT's head for masked tokens has the activation of its blocks; ours has gelu whatever they have.
 _BERT = {"gelu": BERT_ACTIVATIONS["gelu"]}
 _SUMS: dict[str, Any] = {"epsilon": 1e-5, "activations": _RELU}
-"""What both encoder-decoders of transformers have."""
+"""The settings that both encoder-decoders of transformers share."""
 _GEMMA: dict[str, tuple[Any, ...]] = {
     "output": ("tied",),
     "embedding_scale": ("root-width",),

@@ -1,5 +1,5 @@
-"""What another library's model has in common with ours: the same formula, and other names for the
-same weights.
+"""The correspondence of another library's model with ours: the same formula, and other names for
+the same weights.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -28,13 +28,15 @@ class ExportForm:
     """A model of another library that has the formulas of some placements."""
 
     name: str
-    """What `--format` calls it."""
+    """The name for `--format`."""
     opened_by: str
     model: type[AnyModel]
     wirings: tuple[str, ...]
     """Placements whose formula it computes; others with the same formula fit too."""
     write: Callable[[Any, Path, Words], None]
-    """Of (model, folder, words). Raises UserError for a library that is not installed."""
+    """The function that writes (model, folder, words). Raises UserError for a library that is not
+    installed.
+    """
     difference: Callable[[Any, Path, Words], float]
     """(model, folder, words) -> the largest difference of an opened folder's outputs from ours, on
     a small batch in float32."""
@@ -47,13 +49,15 @@ class ExportForm:
     activations: Mapping[str, str] = field(default_factory=dict)
     """Ours -> what its configuration calls it."""
     norm: type[nn.Module] = nn.LayerNorm
-    """Of all its norms."""
+    """The class of all its norms."""
     settings: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
     """Dotted keys of a model's configuration and the values that it computes; none listed: whatever
     they are. Of the keys in `_BUILT`, those that are not named here have their default."""
 
     def placements(self, model: AnyModel) -> list[str]:
-        """Every registered placement that in a model of this shape has one of its formulas."""
+        """Returns every registered placement that in a model of this shape has one of its
+        formulas.
+        """
         wanted = {_wirings(model, name) for name in self.wirings}
         return [name for name in registered() if _wirings(model, name) in wanted]
 
@@ -70,8 +74,8 @@ def _wirings(model: AnyModel, name: str) -> object:
 
 
 def wiring(placement: Placement) -> object:
-    """What a placement computes from start to end, over symbols: equal where equal weights give
-    equal outputs.
+    """Returns a key of a placement's computation from start to end, over symbols: equal where equal
+    weights give equal outputs.
 
     How weights are drawn is no part of it. Two ways of writing one sum count as different.
     """
@@ -106,7 +110,9 @@ class _Expressions:
     def __init__(self) -> None:
         self.rows: dict[tuple[object, ...], int] = {}
         self._known: dict[int, tuple[object, int]] = {}
-        """By identity, with the expression itself, so that no other one gets its identity."""
+        """The numbers by identity, with the expression itself, so that no other one gets its
+        identity.
+        """
 
     def number(self, value: object) -> int:
         if id(value) not in self._known:
@@ -206,14 +212,16 @@ def stack_names(stack: Stack, at: str, layers: str, of_block: dict[str, str]) ->
 
 
 def weights(model: nn.Module) -> dict[str, Tensor]:
-    """Every parameter by name, one of each that is shared; float32 copies on the CPU."""
+    """Returns every parameter by name, one of each that is shared; float32 copies on the CPU."""
     return {
         name: p.detach().to("cpu", torch.float32, copy=True) for name, p in model.named_parameters()
     }
 
 
 def tensor_names(names: dict[str, str], known: Iterable[str]) -> dict[str, str]:
-    """Of the tensors that are there; a module's name becomes those of its weight and its bias."""
+    """Returns the names of the tensors that are there; a module's name becomes those of its weight
+    and its bias.
+    """
     ours = set(known)
     parts = {
         f"{our}.{part}": f"{their}.{part}"
@@ -224,8 +232,8 @@ def tensor_names(names: dict[str, str], known: Iterable[str]) -> dict[str, str]:
 
 
 def renamed(tensors: Mapping[str, Tensor], names: dict[str, str]) -> dict[str, Tensor]:
-    """Every tensor under its other name. names: ours -> theirs, of a tensor, or of a module with a
-    weight and a bias.
+    """Returns every tensor under its other name. names: ours -> theirs, of a tensor, or of a module
+    with a weight and a bias.
 
     Raises KeyError for a tensor without one.
     """

@@ -26,14 +26,14 @@ from .encoders import POSITIONS
 from .forms import AnyModel, norm_epsilon, weights
 
 _LENGTHS = (9, 4, 12, 1)
-"""Of the sentences on which outputs are compared: padding must play no part."""
+"""The lengths of the sentences on which outputs are compared: padding must play no part."""
 
 
 def writer(
     convert: Callable[[Any, Mapping[str, int]], tuple[dict[str, Any], dict[str, Tensor]]],
 ) -> Callable[[Any, Path, Words], None]:
-    """What writes a folder of transformers. convert: model and special ids -> its `config.json`,
-    and its tensors.
+    """Returns a function that writes a folder of transformers. convert: model and special ids ->
+    its `config.json`, and its tensors.
     """
 
     def write(model: Any, folder: Path, words: Words) -> None:
@@ -138,8 +138,8 @@ def _opened(folder: Path) -> Any:
 
 @contextmanager
 def _quiet(logging: Any) -> Iterator[None]:
-    """Without a bar for some milliseconds of loading, and a report of weights that another head of
-    the model takes.
+    """Silences the bar for some milliseconds of loading, and the report of weights that another
+    head of the model takes.
     """
     bars, level = logging.is_progress_bar_enabled(), logging.get_verbosity()
     logging.disable_progress_bar()
@@ -272,7 +272,9 @@ def _drawn(tokens: list[str], length: int, words: Words, generator: torch.Genera
 
 @torch.inference_mode()
 def _log_probs(model: EncoderDecoder, source: list[int], target: list[int]) -> Tensor:
-    """Of every target token and the end, given the source and the target before it."""
+    """Returns the log-probability of every target token and the end, given the source and the
+    target before it.
+    """
     memory_layout, layout = (
         Layout(torch.tensor([len(source) + 1])),
         Layout(torch.tensor([len(target) + 1])),

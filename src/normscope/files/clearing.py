@@ -15,9 +15,9 @@ from .disk import sync
 from .single import UNFINISHED, is_temporary
 
 REPLACED = ".replaced-"
-"""What the name of a folder begins with whose place another one is taking, between two renames."""
+"""The beginning of a folder's name while another folder takes its place, between two renames."""
 Listed = Callable[[Path], Mapping[str, str]]
-"""What is ours in a folder, as `refuse_foreign` takes it."""
+"""A function that returns what is ours in a folder, as `refuse_foreign` takes it."""
 
 
 def remove(folder: Path, listed: Listed) -> None:
@@ -71,7 +71,9 @@ def _empty(work: Path) -> None:
 
 
 def is_unfinished(path: Path) -> bool:
-    """Whether a killed process of ours left this file or folder, of which nothing can be used."""
+    """Tells whether a killed process of ours left this file or folder, of which nothing can be
+    used.
+    """
     if path.is_symlink() or not path.name.startswith(UNFINISHED):
         return False
     return (

@@ -68,8 +68,8 @@ def disk_errors(doing: str) -> Iterator[None]:
 
 
 def is_of_the_disk(error: UserError) -> bool:
-    """Whether the system failed to read what is there, so that another try may; a damaged file
-    stays damaged.
+    """Tells whether the system failed to read what is there, so that another try may succeed; a
+    damaged file stays damaged.
     """
     return isinstance(error.__cause__, OSError) and not isinstance(
         error.__cause__, FileNotFoundError
@@ -77,7 +77,7 @@ def is_of_the_disk(error: UserError) -> bool:
 
 
 def _advice(number: int | None, file: str | None) -> str | None:
-    """What happened and what to do, for an errno; None where the user cannot mend it."""
+    """Returns what happened and what to do, for an errno; None where the user cannot fix it."""
     at = f" at {file}" if file else ""
     if number in _FULL:
         return f"the disk is full{at}; free some space and run the same command again"

@@ -14,7 +14,7 @@ from ..limits.ours import refuse_other, refuse_unusual
 from .disk import naming, sync
 
 UNFINISHED = ".unfinished-"
-"""What the names of files and folders begin with until they are whole."""
+"""The beginning of the names of files and folders until they are whole."""
 
 
 @contextmanager
@@ -50,8 +50,8 @@ def write_atomically(path: Path, content: str | bytes) -> None:
 
 
 def write_over(path: Path, content: str | bytes, kind: FileKind) -> None:
-    """As `write_atomically`, where a file of the user's may stand: over one of ours of this kind,
-    an empty or an equal one, and no other.
+    """Writes as `write_atomically` does, where a file of the user's may stand: over one of ours of
+    this kind, an empty or an equal one, and no other.
     """
     content = content if isinstance(content, bytes) else content.encode()
     refuse_other(path, kind, content)
@@ -127,7 +127,7 @@ def _remove_left_after(path: Path, number: int) -> None:
 
 
 def is_temporary(file: Path) -> bool:
-    """Whether a file has the name that `_temporary_of` gives."""
+    """Tells whether a file has the name that `_temporary_of` gives."""
     return (
         re.search(r"-[0-9a-f]{8}$", file.name) is not None
         and file.is_file()

@@ -112,7 +112,7 @@ def _mark(folder: Path) -> None:
 
 
 def _swap(temporary: Path, path: Path, listed: Listed) -> None:
-    """Put a whole folder in its place; what stood there comes back if that fails."""
+    """Puts a whole folder in its place; the former one comes back if that fails."""
     replaced = path.with_name(REPLACED + path.name)
     try:
         if path.is_dir() and any(path.iterdir()):

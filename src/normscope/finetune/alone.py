@@ -26,22 +26,24 @@ from .cells import TuningCell, TuningSetting
 from .opened import FineTuningConfig, open_search
 
 CELL_FILE = "cell.json"
-"""In the folder of a training, what it came to: the file of its cell."""
+"""The file, in the folder of a training, with its outcome: the file of its cell."""
 COUNT_FILE = "updates.txt"
-"""Beside it, how many updates are made, now and then."""
+"""The file beside it with the number of updates that are made, written now and then."""
 _COUNT_SECONDS = 0.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AskedTraining:
-    """What a process is asked to train."""
+    """The training that a process is asked for."""
 
     config: FineTuningConfig
-    """With paths that do not hang on a current folder."""
+    """The settings, with paths that do not depend on a current folder."""
     setting: TuningSetting
     seed: int
     asked: Mapping[str, Any]
-    """What its numbers hang on, as `TuningCell.asked` has it where the search was begun."""
+    """The settings that its numbers depend on, as `TuningCell.asked` has them where the search was
+    begun.
+    """
 
 
 def main() -> None:
@@ -78,8 +80,8 @@ def _train(folder: Path, text: str) -> None:
 
 
 def _refuse_other_files(cell: TuningCell, asked: Mapping[str, Any]) -> None:
-    """Raises UserError where the encoder or the rows are not those that the search was begun
-    with.
+    """Checks that the encoder and the rows are those that the search was begun with. Raises
+    UserError where they are not.
     """
     for key, value in asked.items():
         if cell.asked[key] != value:

@@ -21,12 +21,12 @@ from ..limits.ours import SealedJson
 from ..report.words import counted, learning_rate
 
 FOLDER = "cells"
-"""In the folder of a search."""
+"""The folder of cells in the folder of a search."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class TuningSetting:
-    """What is searched over."""
+    """The settings that are searched over."""
 
     batch_sequences: int
     peak_lr: float
@@ -64,7 +64,7 @@ class SearchSpace:
                 raise UserError(f"{option(axis)} takes positive numbers, got {values}")
 
     def settings(self) -> Iterator[TuningSetting]:
-        """Every combination."""
+        """Yields every combination."""
         for batch, rate, epochs in itertools.product(self.batch_sizes, self.rates, self.epochs):
             yield TuningSetting(batch, rate, epochs)
 
@@ -101,10 +101,10 @@ def search_space(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TuningScores:
-    """What a finished cell came to."""
+    """The outcome of a finished cell."""
 
     accuracy: float | None
-    """Of the dev rows, after the last update; None where a number was not finite."""
+    """The accuracy on the dev rows, after the last update; None where a number was not finite."""
     nll_nats: float | None
     """Mean cross-entropy of the dev rows."""
     predicted: Sequence[int]
@@ -113,7 +113,7 @@ class TuningScores:
     """An update, and the mean training loss since the one before, in nats; None where that is not
     finite."""
     processor_seconds: float | None
-    """None where a device trained it."""
+    """The processor's seconds; None where a device trained it."""
     made_by: Mapping[str, str]
     """Version, source and commit of NormScope, and the libraries that trained it."""
 
@@ -167,7 +167,7 @@ CELL = SealedJson(
 
 
 def _difference(there: Mapping[str, Any], here: Mapping[str, Any]) -> str:
-    """What differs first, in words."""
+    """Returns the first difference, in words."""
     key = next(key for key in here if there.get(key) != here[key])
     return f"its {key.replace('_', ' ')} is {there.get(key)!r}, and {here[key]!r} is asked for"
 

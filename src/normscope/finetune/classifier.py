@@ -16,7 +16,7 @@ from ..model import Layout, MaskedEncoder
 from ..tasks.loss import at_least_float32
 
 INITIAL_DEVIATION = 0.02
-"""Of weights that are drawn, as BERT's are; biases begin at 0."""
+"""The standard deviation of weights that are drawn, as BERT's are; biases begin at 0."""
 
 
 class _Linear(Protocol):
@@ -50,7 +50,7 @@ class GivenEncoder(nn.Module):
         self.model, self.segments = model, segments
 
     def forward(self, tokens_BT: Tensor, keep_BT: Tensor, segments_BT: Tensor) -> Tensor:
-        """As `OwnEncoder`."""
+        """Returns the first token's hidden state, as `OwnEncoder` does."""
         given = {"input_ids": tokens_BT, "attention_mask": keep_BT}
         if self.segments:
             given["token_type_ids"] = segments_BT.clamp(max=self.segments - 1)

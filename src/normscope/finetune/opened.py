@@ -22,16 +22,16 @@ from .cells import TuningCell, TuningScores, TuningSetting, scored, tuning_cell,
 from .start import StartEncoder, open_start
 
 SEQUENCE_LENGTH = 128
-"""Of BERT's fine-tuning (google-research/bert, run_classifier.py: max_seq_length)."""
+"""The length in BERT's fine-tuning (google-research/bert, run_classifier.py: max_seq_length)."""
 WARMUP_SHARE = 0.1
 """Likewise (warmup_proportion)."""
 DROPOUT = 0.1
-"""Of BERT, which is fine-tuned with it in the encoder and before the last layer."""
+"""The dropout of BERT, which is fine-tuned with it in the encoder and before the last layer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FineTuningConfig:
-    """What all cells of a search share."""
+    """The settings that all cells of a search share."""
 
     start: Path
     """A run of a masked language model, or a folder that `normscope export` wrote."""
@@ -40,22 +40,22 @@ class FineTuningConfig:
     train: Path
     dev: Path
     columns: tuple[str, ...] | None = None
-    """As `read_labelled` takes them."""
+    """The columns as `read_labelled` takes them."""
     sequence_length: int | None = None
     """Tokens of the longest sequence; None for 128, or as many as the encoder can read."""
     dropout: float = DROPOUT
-    """In the encoder and before the last layer."""
+    """The dropout in the encoder and before the last layer."""
     warmup_share: float = WARMUP_SHARE
-    """Of the updates of a cell."""
+    """The share of a cell's updates that is warm-up."""
     device: str = "auto"
     """auto, cpu or cuda."""
     imports: tuple[Path, ...] = ()
     """Python files that register placements of one's own."""
     trust: bool = False
-    """Whether to run the Python files that the run names."""
+    """True to run the Python files that the run names."""
 
     def __post_init__(self) -> None:
-        """Raises UserError for what cannot be meant."""
+        """Checks the settings. Raises UserError for what cannot be meant."""
         if not 0 <= self.dropout < 1:
             raise UserError(f"{option('dropout')} lies in [0, 1), got {self.dropout}")
         if not 0 <= self.warmup_share < 1:
@@ -94,7 +94,9 @@ class OpenedSearch:
 
     @property
     def asked(self) -> Mapping[str, Any]:
-        """What the numbers of every cell hang on, as plain values; first what a user gives."""
+        """The settings that the numbers of every cell depend on, as plain values; first those that
+        a user gives.
+        """
         return {
             "sequence_length": self.sequence_length,
             "dropout": self.config.dropout,

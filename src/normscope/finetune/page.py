@@ -35,7 +35,7 @@ _MAJORITY = "majority class"
 
 
 def refuse_other_page(folder: Path) -> None:
-    """Raises UserError where files of another's stand in the report's place."""
+    """Refuses a place for the report in which files of another's stand. Raises UserError."""
     refuse_other(folder / PAGE, kinds.PAGE)
     refuse_other(folder / RESULTS, kinds.RESULTS)
 
@@ -59,7 +59,7 @@ def write_page(
 
 
 def title_of(opened: OpenedSearch) -> str:
-    """Of the page, and of its data."""
+    """Returns the title of the page, and of its data."""
     return f"Fine-tuning of {opened.start.folder.name}"
 
 
@@ -164,7 +164,7 @@ def _verdict(tuned: TunedSetting) -> TonedWords:
 
 
 def _sentences(searched: Sequence[TuningCell], tuned: TunedSetting) -> list[str]:
-    """What was found, in words."""
+    """Returns the findings, in words."""
     above = tuned.above_majority
     seeds = counted(tuned.accuracy.seeds, "seed")
     found = [
@@ -187,7 +187,7 @@ def _sentences(searched: Sequence[TuningCell], tuned: TunedSetting) -> list[str]
 
 
 def _scored(cells: Sequence[TuningCell]) -> list[tuple[TuningCell, TuningScores]]:
-    """Those that stayed finite."""
+    """Returns the cells that stayed finite, with their scores."""
     found = []
     for cell in cells:
         scores = cell.scores()
@@ -243,7 +243,7 @@ def _search_panels(searched: Sequence[TuningCell], tuned: TunedSetting) -> list[
 
 
 def _others(cell: TuningCell, along: str, values: Mapping[str, set[Any]]) -> str:
-    """What tells a curve from the others."""
+    """Returns what distinguishes a curve from the others."""
     setting = cell.setting
     words = {
         "batch_sequences": f"batch {setting.batch_sequences}",
@@ -349,7 +349,7 @@ def _row(cell: TuningCell) -> list[str]:
 
 
 def _facts(opened: OpenedSearch, best: Sequence[TuningCell]) -> list[tuple[str, str]]:
-    """How it was made."""
+    """Returns how the result was made."""
     data = opened.data
     start = opened.start
     scored = _scored(best)
@@ -378,7 +378,7 @@ def _facts(opened: OpenedSearch, best: Sequence[TuningCell]) -> list[tuple[str, 
 
 
 def _time_fact(seconds: Sequence[float | None]) -> list[tuple[str, str]]:
-    """How long a cell took; nothing where a device trained some."""
+    """Returns the time of a cell; empty where a device trained some."""
     known = [one for one in seconds if one is not None]
     if len(known) < len(seconds):
         return []

@@ -1,4 +1,4 @@
-"""What a fine-tuning search would train and about what that takes, before anything is trained.
+"""The plan of a fine-tuning search and its approximate cost, before anything is trained.
 
 Minutes are of real updates of a throw-away model, so that they are an estimate.
 """
@@ -22,7 +22,7 @@ from .summary import best_setting
 
 _TRIALS = 3
 _LONG_SECONDS = 2.0
-"""How many updates are timed, and after how long a one is enough."""
+"""The timed updates at most, and the seconds of one after which no further one is timed."""
 
 SecondsOf = Callable[[OpenedSearch, int], float]
 """Seconds of an update of so many rows."""
@@ -47,9 +47,9 @@ class PlannedStage:
     trainings: int
     finished: int
     least: LeftUpdates
-    """Where the best setting is the shortest."""
+    """The updates where the best setting is the shortest."""
     most: LeftUpdates
-    """Where it is the longest; the same where it is known."""
+    """The updates where the best setting is the longest; the same where it is known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,15 +57,15 @@ class SearchPlan:
     """All that is known of a search beforehand."""
 
     notes: Sequence[str]
-    """What a user should know of the data."""
+    """The notes on the data for the user."""
     stages: Sequence[PlannedStage]
     seconds_of: dict[int, float]
     """Rows of a batch -> seconds of an update of it."""
     unit: str
-    """What takes them: core, or device."""
+    """The unit of the cost: core, or device."""
 
     def lines(self) -> list[str]:
-        """What the terminal shows."""
+        """Returns the lines that the terminal shows."""
         lines = [*self.notes, *(_stage_line(one, self.unit) for one in self.stages)]
         least = sum((one.least for one in self.stages), LeftUpdates())
         most = sum((one.most for one in self.stages), LeftUpdates())

@@ -27,12 +27,12 @@ from .cells import TuningCell
 from .opened import FineTuningConfig, OpenedSearch
 
 Told = Callable[[int], None]
-"""Called now and then with how many updates have been trained."""
+"""A function that is called now and then with the number of updates that have been trained."""
 _LOOK_SECONDS = 0.5
 _TRAININGS = "trainings"
-"""In the folder of a search, what processes of their own work in."""
+"""The folder, in that of a search, in which separate processes work."""
 _MODULES = ("transformers.trainer", "transformers.training_args", "accelerate")
-"""What every training imports beside what all of ours do."""
+"""The modules that every training imports beside those that all of ours do."""
 
 
 def train_cells(
@@ -106,18 +106,18 @@ class _Training(Errand):
     config: FineTuningConfig
     cell: TuningCell
     updates: int = 0
-    """That are made, as far as is known here."""
+    """The updates that are made, as far as is known here."""
     message: str = ""
-    """Why it has failed; empty where it has not."""
+    """The reason why it has failed; empty where it has not."""
 
     @property
     def folder(self) -> Path:
-        """That the process has."""
+        """The folder of the process."""
         return self.cell.file.parents[1] / _TRAININGS / self.cell.name
 
     @property
     def log(self) -> Path:
-        """What the process says."""
+        """The file with the output of the process."""
         return self.cell.file.parents[1] / "logs" / f"{self.cell.name}.txt"
 
     def next_job(self) -> Job:
@@ -147,7 +147,7 @@ class _Training(Errand):
         )
 
     def begin(self, *, queued: bool) -> None:
-        """As of any errand."""
+        """Notes that the training begins, as every errand does."""
 
     def look(self) -> None:
         """Takes in how many updates it says it has made."""
@@ -164,11 +164,11 @@ class _Training(Errand):
         return False
 
     def fail(self, why: str) -> None:
-        """As of any errand."""
+        """Notes why the training failed, as every errand does."""
         self.message = why
 
     def is_kept(self) -> bool:
-        """Whether it is finished; what its folder holds of it is put with the other cells."""
+        """Tells whether the training is finished; its outcome is then put with the other cells."""
         there = replace(self.cell, file=self.folder / CELL_FILE).scores()
         if there is None:
             return False

@@ -24,27 +24,29 @@ from .pool import train_cells
 from .summary import TunedSetting, best_setting, tuned_setting
 
 Watch = Callable[[str, int, int], None]
-"""Called with a stage, how many of its updates are done, and how many there are."""
+"""A function that is called with a stage, how many of its updates are done, and how many there
+are.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchOptions:
-    """How a search is run, whatever it is of."""
+    """The options of how any search is run."""
 
     space: SearchSpace
     seeds: int = 6
-    """Of the best setting, the first of which searches."""
+    """The number of seeds of the best setting, the first of which searches."""
     processes: int = 0
     """Cells at a time; 0 for as many as the engine has room for."""
     engine: EngineSettings = LOCAL
-    """Where they are trained."""
+    """The engine that trains them."""
     command: str = ""
-    """That was given, for the report."""
+    """The command that was given, for the report."""
     watch: Watch = lambda stage, done, total: None
     say: Callable[[str], None] = lambda line: None
 
     def __post_init__(self) -> None:
-        """Raises UserError for what cannot be meant."""
+        """Checks the options. Raises UserError for what cannot be meant."""
         if self.seeds < 1:
             raise UserError(f"{option('seeds')} must be at least 1, got {self.seeds}")
         if self.processes < 0:
@@ -58,11 +60,11 @@ class SearchOptions:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class FoundSetting:
-    """What a search came to."""
+    """The outcome of a search."""
 
     opened: OpenedSearch
     searched: Sequence[TuningCell]
-    """Every setting with the first seed."""
+    """The cells of every setting with the first seed."""
     best: Sequence[TuningCell]
     """The best setting with every seed, the first among them."""
     tuned: TunedSetting
@@ -70,7 +72,9 @@ class FoundSetting:
     report: Path
 
     def lines(self) -> list[str]:
-        """What the terminal shows: the settings that were tried, and what the best came to."""
+        """Returns the lines that the terminal shows: the settings that were tried, and the outcome
+        of the best.
+        """
         return [*setting_lines(self.searched), *summary_lines(self)]
 
 
@@ -94,15 +98,17 @@ def search(config: FineTuningConfig, folder: Path, options: SearchOptions) -> Fo
 
 
 def _unseen(stage: str, done: int, total: int) -> None:
-    """Of a process that another one watches for."""
+    """Ignores the progress, in a process that another one watches."""
 
 
 def _unheard(line: str) -> None:
-    """Of a process that another one speaks for."""
+    """Ignores a line, in a process for which another one speaks."""
 
 
 def _refuse_others(options: SearchOptions, group: Group) -> None:
-    """Raises UserError in one of several processes where still others would train."""
+    """Refuses, in one of several processes, options by which still others would train. Raises
+    UserError.
+    """
     if options.engine.elsewhere or options.processes > 1:
         raise UserError(
             f"torchrun or a launcher like it has started {group.size} processes, which train one "
@@ -172,7 +178,7 @@ def _train(
 
 
 def notes(opened: OpenedSearch) -> list[str]:
-    """What a user should know of the data before hours of training."""
+    """Returns what a user should know of the data before hours of training."""
     data = opened.data
     rows = len(data.train) + len(data.dev)
     share = float((data.dev.labels_P == data.majority).mean())
@@ -204,7 +210,7 @@ def setting_lines(cells: Sequence[TuningCell]) -> list[str]:
 
 
 def summary_lines(found: FoundSetting) -> list[str]:
-    """What the best setting came to, in sentences."""
+    """Returns the outcome of the best setting, in sentences."""
     tuned = found.tuned
     seeds = counted(tuned.accuracy.seeds, "seed")
     lines = [

@@ -1,4 +1,4 @@
-"""What a fine-tuning starts from: a checkpoint of a masked-language-model run, or a folder of
+"""The start of a fine-tuning: a checkpoint of a masked-language-model run, or a folder of
 transformers such as `normscope export` writes.
 """
 
@@ -31,16 +31,16 @@ class StartEncoder:
 
     folder: Path
     update: int | None
-    """Of its pre-training; None where the folder does not say."""
+    """The last update of its pre-training; None where the folder does not say."""
     words: str
-    """What it is, such as "placement pre-ln, update 3000"."""
+    """The description of the encoder, such as "placement pre-ln, update 3000"."""
     weights_sha256: str
     tokeniser: TextTokeniser
     positions: int
     """Tokens of the longest sequence that it can read."""
     width: int
     encoder: nn.Module
-    """As `OwnEncoder`."""
+    """The module, with the interface of `OwnEncoder`."""
     pooler: nn.Module | None
 
     def classifier(self, classes: int, *, dropout: float, seed: int) -> SentenceClassifier:

@@ -1,5 +1,5 @@
-"""What the seeds of one setting come to: means with intervals over seeds and over dev rows, beside
-the majority class.
+"""The summary of one setting's seeds: means with intervals over seeds and over dev rows, compared
+with the majority class.
 
 Two things scatter. Another seed gives another model, and another dev set of the same size would
 have other rows in it; an interval over one of them says nothing of the other.
@@ -21,7 +21,7 @@ from ..report.words import interval, span
 from .cells import TuningCell, TuningScores, TuningSetting
 
 _DRAWS, _AT_ONCE = 10_000, 200
-"""Of the bootstrap, and how many of them are in memory."""
+"""The draws of the bootstrap, and how many of them are in memory."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +30,7 @@ class SeedsMean:
 
     mean: float
     half_width: float | None
-    """None for one seed."""
+    """Half the width of the interval; None for one seed."""
     seeds: int
 
     @property
@@ -56,7 +56,7 @@ class RowsMean:
 
 
 def over_seeds(values: Sequence[float]) -> SeedsMean:
-    """Raises ValueError for none."""
+    """Returns the mean over seeds with its interval. Raises ValueError for no values."""
     if not values:
         raise ValueError("a mean over seeds needs one at least")
     summary = Summary()
@@ -98,12 +98,13 @@ class TunedSetting:
 
     setting: TuningSetting
     accuracies: Sequence[float]
-    """Of the seeds that stayed finite, in their order."""
+    """The accuracies of the seeds that stayed finite, in their order."""
     non_finite_seeds: Sequence[int]
     accuracy: SeedsMean
     accuracy_of_other_seeds: SeedsMean | None
-    """Without the first seed, by which the setting was chosen: what the choice cannot have
-    flattered. None where that was the only one."""
+    """The accuracy without the first seed, by which the setting was chosen: what the choice cannot
+    have flattered. None where that was the only one.
+    """
     majority: float
     """Accuracy of always giving the most frequent label of the rows to train on."""
     above_majority: RowsMean
@@ -111,7 +112,7 @@ class TunedSetting:
 
     @property
     def beats_majority(self) -> bool | None:
-        """Whether both intervals lie above the majority class; None where they do not decide."""
+        """True where both intervals lie above the majority class; None where they do not decide."""
         low = self.accuracy.low
         if low is None:
             return None

@@ -1,3 +1,3 @@
-"""What a training's log says: when a spike or a plateau began, where, and which known pattern it
-has.
+"""The reading of a training's log: when a spike or a plateau began, where, and which known pattern
+it has.
 """

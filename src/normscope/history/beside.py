@@ -18,7 +18,9 @@ _WINDOW = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parting:
-    """Where a quantity left that of the good training. Values at that update."""
+    """The departure of a quantity from that of the good training, with both values at that
+    update.
+    """
 
     quantity: str
     update: int
@@ -39,10 +41,10 @@ class Beside:
     good_loss: float
     """Medians of the last common values."""
     partings: tuple[Parting, ...]
-    """In the order of their updates: what differs first is looked at first."""
+    """The departures in the order of their updates: the first to differ is examined first."""
 
     def to_json(self) -> dict[str, Any]:
-        """As plain values, null where a number was not finite."""
+        """Returns the comparison as plain values, null where a number was not finite."""
         found: dict[str, Any] = plain_values(self)
         return found
 
@@ -76,7 +78,7 @@ def beside(history: History, good: History) -> Beside:
 
 
 def beside_words(one: Beside) -> list[str]:
-    """What stands on the terminal: what differs first, and what comes of it."""
+    """Returns the lines that the terminal shows: what differs first, and what follows from it."""
     lines = [
         f"beside {one.source}: the loss is {significant(one.loss, 3)} against "
         f"{significant(one.good_loss, 3)} at update {one.last_common:,}, over "
@@ -104,7 +106,9 @@ def _at(series: LoggedSeries, updates: list[int]) -> list[float]:
 
 
 def _loss_limit(good: list[float]) -> float:
-    """By how much logarithms of losses have to differ: more than both batches' noise."""
+    """Returns the least difference of the logarithms of losses that counts: more than both batches'
+    noise.
+    """
     logs = [value for value in logarithms(good) if value < math.inf]
     if len(logs) < LEAST:
         return LEAST_RISE

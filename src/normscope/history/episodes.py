@@ -1,4 +1,4 @@
-"""Where a loss left its course: spikes, rises that did not come back, and plateaus.
+"""The departures of a loss from its course: spikes, rises that did not come back, and plateaus.
 
 A loss is compared with its own past by medians, so that no outlier decides, and as logarithms:
 batches scatter in proportion to the loss, and a rise of a tenth is as bad at 0.5 nats as at 5.
@@ -33,7 +33,7 @@ smooth loss from standing out."""
 
 @dataclass(frozen=True, slots=True)
 class _Level:
-    """Where a loss was before an update, as logarithms."""
+    """The level of a loss before an update, as logarithms."""
 
     middle: float
     spread: float
@@ -41,18 +41,18 @@ class _Level:
 
     @property
     def limit(self) -> float:
-        """What a value has to exceed to stand out."""
+        """The level that a value has to exceed to stand out."""
         return self.middle + max(STANDS_OUT * self.spread, LEAST_RISE)
 
     @property
     def upper(self) -> float:
-        """What a value that has come back does not exceed."""
+        """The level that a value that has come back does not exceed."""
         return self.middle + max(3 * self.spread, LEAST_RISE / 2)
 
 
 def logarithms(values: Sequence[float]) -> list[float]:
-    """Of positive numbers; inf for what is not finite, and of 0 or less that of the least positive
-    one.
+    """Returns the logarithms of positive numbers; inf for those that are not finite, and for 0 or
+    less the logarithm of the least positive one.
     """
     least = min((v for v in values if math.isfinite(v) and v > 0), default=1.0)
     return [math.log(max(v, least)) if math.isfinite(v) else math.inf for v in values]
@@ -91,8 +91,8 @@ def levels(logs: Sequence[float]) -> list[_Level | None]:
 
 
 def level_of(logs: Sequence[float]) -> _Level:
-    """Of the values up to now: the median of the latest, and the noise, which is the larger of two
-    windows'.
+    """Returns the level of the values up to now: the median of the latest, and the noise, which is
+    the larger of two windows'.
 
     The noise is taken from differences of neighbours, which a loss that falls hardly changes. A
     short window follows a noise that grows; a long one keeps a quiet stretch from making what comes
@@ -121,9 +121,9 @@ class EpisodeKind(StrEnum):
     SPIKE = "spike"
     """The loss rose and came back."""
     RISE = "rise"
-    """It rose and did not come back."""
+    """A rise of the loss that did not come back."""
     PLATEAU = "plateau"
-    """It stopped falling where it should not."""
+    """A loss that stopped falling where it should not."""
     SIGN = "sign"
     """Something stands beside the loss that is not as it was meant."""
     NOTE = "note"
@@ -155,16 +155,17 @@ class Episode:
     """The sub-layer that left its course first, the output layer, or why none is named."""
     evidence: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()
-    """What would have to be recorded to decide; of a cause that is known, nothing."""
+    """The measurements that would decide on the cause; empty for a known cause."""
     attempt: str = ""
-    """What to try."""
+    """The remedy to try."""
     flat: FlatStretch | None = None
-    """Of a plateau: since when and where the loss is flat ..."""
+    """The stretch of a plateau: since when and where the loss is flat ..."""
     standing: Standing | None = None
     """... and what that level says of it."""
     needs_cause: bool = False
-    """Of a plateau that its level does not prove: a model that was trained before, or that has
-    learned all there is, may stand still as well."""
+    """True for a plateau that its level does not prove: a model that was trained before, or that
+    has learned all there is, may stand still as well.
+    """
 
 
 def episodes(history: History) -> list[Episode]:
@@ -201,8 +202,9 @@ _TWICE = math.log(2)
 
 
 def _short_rise(loss: LoggedSeries) -> list[Episode]:
-    """Of a loss with too few values for a noise: its last two are twice all that it had up to its
-    lowest, or its last three twice the lowest and more than halfway back to the highest.
+    """Finds a rise in a loss with too few values for a noise: its last two are twice all that it
+    had up to its lowest, or its last three twice the lowest and more than halfway back to the
+    highest.
 
     A log of every 500 updates has no more of a training that is given up, and no noise doubles a
     loss twice.
@@ -245,7 +247,7 @@ def _episode(loss: LoggedSeries, start: int, end: int | None, base: _Level) -> E
 
 
 def _joined(found: Sequence[Episode], loss: LoggedSeries) -> list[Episode]:
-    """What begins within a few values after another has ended is the same unrest."""
+    """Joins events of which one begins within a few values after another has ended."""
     joined: list[Episode] = []
     for one in found:
         last = joined[-1] if joined else None
@@ -264,7 +266,7 @@ def _joined(found: Sequence[Episode], loss: LoggedSeries) -> list[Episode]:
 
 
 def is_flat(history: History) -> bool:
-    """Whether the loss is flat up to the end of the log, at whatever level."""
+    """Tells whether the loss is flat up to the end of the log, at any level."""
     loss = history.loss.finite()
     return flat_stretch(loss, logarithms(loss.values)) is not None
 

@@ -29,7 +29,7 @@ _STAGES_OWN = ("flat", "standing", "needs_cause")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explanation:
-    """What a history says."""
+    """The explanation of a history."""
 
     history: History
     episodes: tuple[Episode, ...]
@@ -46,7 +46,9 @@ class Explanation:
         return None if not kinds else Severity.INFO if harmless else Severity.WARNING
 
     def to_json(self) -> dict[str, Any]:
-        """As plain values; the curve of the loss with them, null where it was not finite."""
+        """Returns the explanation as plain values, with the curve of the loss, null where it was
+        not finite.
+        """
         history = self.history
         told: dict[str, Any] = {
             "source": history.source,
@@ -63,7 +65,7 @@ class Explanation:
 
 
 def explain(history: History) -> Explanation:
-    """Every episode of the history, explained by the first known pattern that fits."""
+    """Explains every event of the history by the first known pattern that fits."""
     found = (_explained(history, one) for one in episodes(history))
     kept = [told for one in found if (told := _told(history, one)) is not None]
     return Explanation(history=history, episodes=(*kept, *signs(history)))
@@ -115,7 +117,7 @@ def _beside_good(episode: Episode, good: Beside) -> Episode:
 
 
 def _flat_note(history: History, episode: Episode) -> Episode:
-    """That a loss is flat, and what would say whether it has learned."""
+    """Returns the note that a loss is flat, with what would show whether it has learned."""
     assert episode.flat is not None
     return replace(
         episode,
@@ -217,7 +219,7 @@ def brief_lines(explanation: Explanation) -> list[str]:
 
 
 def history_head(explanation: Explanation) -> str:
-    """How many episodes there are, over which updates, and what was read."""
+    """Returns how many events there are, over which updates, and what was read."""
     history, found = explanation.history, explanation.episodes
     flat = any(one.cause == FLAT_UNKNOWN for one in found)
     beside = sum(one.kind in (EpisodeKind.SIGN, EpisodeKind.NOTE) for one in found)
@@ -233,7 +235,7 @@ def history_head(explanation: Explanation) -> str:
 
 
 def reading_words(history: History) -> str:
-    """What of a log was read, and what was left out; "" where that is not known."""
+    """Returns what was read of a log, and what was left out; "" where that is not known."""
     if not history.read:
         return ""
     left_out = "; ".join(history.left_out) or "nothing"
@@ -276,7 +278,7 @@ def _shown(group: Sequence[float], marked: bool) -> float | None:
 
 
 def episode_head(one: Episode) -> str:
-    """What happened to the loss, and when."""
+    """Returns what happened to the loss, and when."""
     worst = significant(one.loss_worst, 3) if math.isfinite(one.loss_worst) else "not finite"
     before = (
         significant(one.loss_before, 3) if math.isfinite(one.loss_before) else "no number before"
@@ -295,8 +297,8 @@ def episode_head(one: Episode) -> str:
 
 
 def episode_rows(one: Episode) -> list[tuple[str, str]]:
-    """Why, where, by what evidence, and what to try, each with its name; without what is not
-    known.
+    """Returns the cause, the place, the evidence, and what to try, each with its name; without
+    those that are not known.
     """
     cause, seen = f"{one.cause} — {one.title}", "; ".join(one.evidence)
     rows = [("cause", cause), ("where", one.place), ("seen", seen), ("try", one.attempt)]

@@ -1,5 +1,5 @@
-"""Where a loss is flat up to its end, and whether it had learned before: by the curve's shape, and
-by the level at which a model knows no more than how frequent tokens are.
+"""The flat end of a loss, and whether it had learned before: by the curve's shape, and by the level
+at which a model knows no more than how frequent tokens are.
 """
 
 import math
@@ -21,7 +21,7 @@ SMALL_FALL = 0.03
 """A loss that falls by less than 3 % over half of its log does not learn, however surely it
 falls."""
 _LARGE_NOISE = math.log(1.1)
-"""Where the noise could hide a fall of a tenth over half of the log, nothing is said."""
+"""The noise from which on nothing is said: it could hide a fall of a tenth over half of the log."""
 _LATEST_SHARE = 20
 """A loss has begun to fall whose last twentieth lies below the noise of what was before: Post-LN at
 a low rate stands still for long, and then learns."""
@@ -38,13 +38,13 @@ class FlatStretch:
     onset: int
     """The first update at which it was as low as it stays; dated to a hundredth of the log."""
     updates: int
-    """Over how many it is flat, up to the end of the log."""
+    """The updates over which it is flat, up to the end of the log."""
     share: float
-    """Of the log that is flat, from 0.5 to 1."""
+    """The share of the log that is flat, from 0.5 to 1."""
     level_nats: float
     """Median of the log's last quarter."""
     first_nats: float
-    """Where the log begins: the median of its first three values."""
+    """The level at which the log begins: the median of its first three values."""
 
 
 def flat_stretch(loss: LoggedSeries, logs: Sequence[float]) -> FlatStretch | None:
@@ -85,13 +85,14 @@ def flat_stretch(loss: LoggedSeries, logs: Sequence[float]) -> FlatStretch | Non
 
 
 def parts_of(logs: Sequence[float]) -> tuple[range, list[float]]:
-    """Where the parts of a log begin, a hundred at most, and their medians."""
+    """Splits a log into parts, a hundred at most; returns where they begin, and their medians."""
     starts = range(0, len(logs), math.ceil(len(logs) / _PARTS))
     return starts, [median(logs[start : start + starts.step]) for start in starts]
 
 
 def has_begun_to_fall(parts: Sequence[float], spread: float, *, least: float) -> bool:
-    """Whether the last twentieth lies below the noise of the second half, and by `least` or more.
+    """Tells whether the last twentieth lies below the noise of the second half, and by `least` or
+    more.
 
     spread: how far the second half scatters about its trend.
     """
@@ -101,8 +102,8 @@ def has_begun_to_fall(parts: Sequence[float], spread: float, *, least: float) ->
 
 
 def fall_of(parts: Sequence[float]) -> tuple[float, float]:
-    """By how much values fall from the first to the last, along the line of their median slope, and
-    how far they scatter about that line.
+    """Returns how far values fall from the first to the last, along the line of their median slope,
+    and how far they scatter about that line.
     """
     slopes = [
         (parts[late] - parts[early]) / (late - early)
@@ -129,18 +130,20 @@ LEAST_OF_TEXT = 2.7
 """Nats: letters of English have 4.03 bits, 2.79 nats (Shannon 1951, Prediction and Entropy of
 Printed English, 27 letters); pairs of them 0.7 of ln 27, which is learned."""
 MOST_OF_GUESSING = 0.95
-"""Of ln V for so few classes that they are no text's: they may be equally frequent, or not at
-all."""
+"""The share of ln V, for so few classes that they are no text's: they may be equally frequent, or
+not at all.
+"""
 LEAST_FLAT = 150
 """Updates of a flat stretch from which it is more than the shoulder that healthy losses have at
 this level: of ten small trainings the longest was 100."""
 _SOON = 0.75
-"""What text's frequencies take is learned in the first quarter of a log, where it is all that
-is."""
+"""The share of a log that has to be flat: text's frequencies are learned in its first quarter,
+where nothing else is.
+"""
 
 
 class Standing(StrEnum):
-    """What a flat loss has come to, as far as can be known."""
+    """The meaning of a flat loss, as far as it can be known."""
 
     FREQUENCIES = "knows no more than how frequent tokens are"
     LEARNED = "had learned before it became flat"
@@ -167,7 +170,7 @@ def frequencies_nats(recipe: TrainingRecipe) -> float | None:
 
 
 def standing(history: History, flat: FlatStretch) -> Standing:
-    """What the level of a flat loss says, beside what is known of its targets.
+    """Judges the level of a flat loss, given what is known of its targets.
 
     With neither their entropy nor V, the first losses stand in for ln V; they may be those of a
     model that was trained before, so that they never prove that nothing was learned.
@@ -188,8 +191,8 @@ def standing(history: History, flat: FlatStretch) -> Standing:
 
 
 def still_rises(history: History) -> bool:
-    """Whether the rate rises to its highest value in the last tenth of the log: what the training
-    does at its peak is not seen yet.
+    """Tells whether the rate rises to its highest value in the last tenth of the log: the training
+    at its peak has not been seen yet.
     """
     rates = history.rate.finite().values
     latest = rates[-max(2, len(rates) // 10) :]
@@ -205,8 +208,8 @@ def flat_words(flat: FlatStretch) -> str:
 
 
 def level_words(recipe: TrainingRecipe, level_nats: float) -> str:
-    """Where a flat loss stands beside what is known of its targets, as a clause; "" where nothing
-    is.
+    """Compares the level of a flat loss with what is known of its targets, as a clause; "" where
+    nothing is.
     """
     stands = f"it stands at {significant(level_nats, 3)} nats"
     if recipe.unigram_nats is not None:
@@ -225,7 +228,9 @@ def level_words(recipe: TrainingRecipe, level_nats: float) -> str:
 
 
 def what_would_tell(history: History, flat: FlatStretch) -> str:
-    """What has to be known beside a flat loss to say whether the model had learned before."""
+    """Returns what has to be known beside a flat loss to say whether the model had learned
+    before.
+    """
     recipe = history.recipe
     limit = frequencies_nats(recipe)
     if limit is not None and flat.level_nats >= limit and still_rises(history):

@@ -20,13 +20,13 @@ UNTUNED_WARMUP = 2_000
 """
 _LASTING = (EpisodeKind.RISE, EpisodeKind.PLATEAU)
 _RATE_CAUSES = ("rate-too-high", "post-ln-collapse", FLAT, LITTLE, "unknown")
-"""Of these a lower rate is the remedy; any other pattern has one of its own."""
+"""The causes whose remedy is a lower rate; any other pattern has a remedy of its own."""
 COMMAND = "command"
 """The row with what is to be typed, which stands on a line of its own and is not wrapped."""
 _USUAL = "the usual rate of such a model"
 _LESS_WITHOUT_BEST, _LESS_BELOW_BEST = 10.0, 3.0
-"""By what a rate is divided where no best one is foreseen, and where it is not above the one that
-is.
+"""The divisors of a rate where no best one is predicted, and where it is not above the predicted
+one.
 """
 
 
@@ -36,7 +36,9 @@ def lasting(explanation: Explanation) -> Episode | None:
 
 
 def in_question(explanation: Explanation) -> bool:
-    """Whether the log's own rate is to be judged: something of the loss lasts, or may."""
+    """Tells whether the log's own rate is to be judged: some trouble of the loss lasts, or may
+    last.
+    """
     flat = any(one.cause == FLAT_UNKNOWN for one in explanation.episodes)
     return flat or lasting(explanation) is not None
 
@@ -53,8 +55,8 @@ def peak_of(history: History) -> tuple[float | None, int | None]:
 
 
 def warmup_seen(history: History) -> int | None:
-    """Over how many updates a log's rate rises; None where it has too few points to tell, or rises
-    to its end.
+    """Returns the updates over which a log's rate rises; None where it has too few points to tell,
+    or rises to its end.
     """
     rates = history.rate.finite()
     _, warmup = peak_of(history)
@@ -70,8 +72,8 @@ _POINTS = 4
 
 
 def verdict_rows(explanation: Explanation, diagnosis: Record) -> list[tuple[str, str]]:
-    """What to do, and then what that stands on, each with its name; nothing where no episode lasts
-    and no sign is seen.
+    """Returns what to do, and then its reasons, each with its name; an empty list where no event
+    lasts and no sign is seen.
 
     Signs beside the loss are what is to be done where nothing of it lasts, and stand last where
     something does.
@@ -125,7 +127,7 @@ def _of_ways(
 
 
 def ways_on(diagnosis: Record, episode: Episode, history: History) -> WaysOn:
-    """What may end an episode that lasts."""
+    """Returns the remedies that may end an event that lasts."""
     peak, warmup = peak_of(history)
     fell = episode.loss_before > 1.1 * episode.loss_worst
     if episode.kind is EpisodeKind.RISE:
@@ -170,8 +172,8 @@ def verdict_lines(rows: list[tuple[str, str]], width: int) -> list[str]:
 
 
 def first_lines(rows: list[tuple[str, str]], width: int) -> list[str]:
-    """What to do alone, with the command to type where there is one, which is longer than a line
-    may be: what is broken cannot be copied.
+    """Returns what to do alone, with the command to type where there is one, which may be longer
+    than a line: a broken one cannot be copied.
     """
     commands = [words for name, words in rows if name == COMMAND]
     return [*wrap(rows[0][1], width), *commands]
@@ -188,7 +190,7 @@ def _first(diagnosis: Record, episode: Episode, rate: str, warmup: str, peak: fl
 
 
 def _mended_first(diagnosis: Record) -> str:
-    """What an error of the model, or a skip path that is wrong, asks for; "" without any."""
+    """Returns the fix of an error of the model, or of a wrong skip path; "" without any."""
     errors = [one for one in diagnosis.findings if one.severity is Severity.ERROR]
     wrong = errors[0] if errors else skip_fault(diagnosis)
     return "" if wrong is None else f"fix the model first ({wrong.id}): {wrong.fix}"

@@ -42,14 +42,14 @@ _ATTEMPT = (
 
 
 def hardly_falls(history: History) -> bool:
-    """Whether the loss falls by little over the second half of the log, at whatever level."""
+    """Tells whether the loss falls by little over the second half of the log, at any level."""
     return _little(history) is not None
 
 
 def beside_rate(explanation: Explanation, diagnosis: Record) -> Explanation:
-    """With a plateau where the loss stands little below what tokens' frequencies give, and the
-    rate lies above the usual range of the model; as it was where either is not known, or something
-    that lasts is explained already.
+    """Adds a plateau where the loss stands little below what tokens' frequencies give, and the rate
+    lies above the usual range of the model; returns the explanation unchanged where either is not
+    known, or something that lasts is explained already.
     """
     history = explanation.history
     if lasting(explanation) is not None or still_rises(history):
@@ -69,8 +69,8 @@ def beside_rate(explanation: Explanation, diagnosis: Record) -> Explanation:
 
 
 def _above_usual(history: History, diagnosis: Record) -> str:
-    """By how much the rate lies above the usual range, as a clause; "" where it does not, or where
-    either is not known.
+    """Returns how far the rate lies above the usual range, as a clause; "" where it does not, or
+    where either is not known.
     """
     advice = diagnosis.advice
     if advice is None or (span := advice.best_interval) is None:

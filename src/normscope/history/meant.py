@@ -71,7 +71,8 @@ def _number(value: Any) -> float | None:
 
 
 def settings_beside(log: Path) -> dict[str, str]:
-    """Those of Lightning's `hparams.yaml` beside its table: names with a value on the same line.
+    """Reads the settings in Lightning's `hparams.yaml` beside its table: names with a value on the
+    same line.
 
     Lists, tables within tables and what is tagged for Python are left out: nothing is built.
     """

@@ -1,4 +1,4 @@
-"""What the names in a log stand for: values by update and name become the history of a training,
+"""The meaning of the names in a log: values by update and name become the history of a training,
 whatever wrote them.
 """
 
@@ -72,7 +72,7 @@ _GRADIENT = (
     "l2_norm/grad/global",
 )
 _LIGHTNING_RATE = re.compile(r"lr-\w+(?:/pg1)?")
-"""As its monitor of rates names one; of several groups the first."""
+"""The name of a rate as Lightning's monitor of rates writes it; of several groups the first."""
 _MEASURED = re.compile(r"(?:^|/)normscope/(?P<rest>.+)$")
 _SUBLAYER = re.compile(r"(?P<place>.+/block_\d+/\w+)/(?P<quantity>\w+)")
 _HEADS = re.compile(
@@ -83,7 +83,7 @@ _SCORES = re.compile(
 )
 _PARTS = {"q": "query", "k": "key", "v": "value"}
 RECIPE = "normscope/recipe/"
-"""What the callbacks write once: `epsilon`, `divides` and `clip_norm`."""
+"""The prefix of what the callbacks write once: `epsilon`, `divides` and `clip_norm`."""
 
 
 def plain(name: str) -> str:
@@ -169,7 +169,9 @@ def words_read(
     sublayers: int,
     attentions: int,
 ) -> tuple[str, ...]:
-    """What of a log was read, each with how often and by which name. taken: names by quantity."""
+    """Returns what was read of a log, each with how often and by which name. taken: names by
+    quantity.
+    """
     found: list[str] = []
     for what, name in taken.items():
         if name is not None:
@@ -224,7 +226,9 @@ def _attentions(series: Mapping[str, LoggedSeries]) -> dict[str, dict[str, Logge
 
 
 def _place_in_attention(name: str) -> tuple[str, str] | None:
-    """Of which attention a name is, and what of it: query, key, value or logit; None of others."""
+    """Splits a name into its attention and the part of it: query, key, value or logit; None for
+    others.
+    """
     if "grad" in name.lower():
         return None
     if "norm" in name and (head := _HEADS.search(name)):
@@ -235,7 +239,7 @@ def _place_in_attention(name: str) -> tuple[str, str] | None:
 
 
 def _recipe(known: TrainingRecipe, written: Mapping[str, LoggedSeries]) -> TrainingRecipe:
-    """What the callbacks wrote, in place of what is not known otherwise."""
+    """Adds what the callbacks wrote to a recipe where it is not known otherwise."""
     values = {name: one.values[-1] for name, one in written.items()}
     if "clip_norm" in values:
         known = replace(known, clip_norm=values["clip_norm"] or math.inf)
@@ -252,8 +256,8 @@ def _first(by_plain_name: Mapping[str, str], names: Sequence[str]) -> str | None
 
 
 def _series(rows: Iterable[LoggedValues]) -> dict[str, LoggedSeries]:
-    """By name, updates rising. What was written twice counts as it was last; a resumed training
-    repeats updates.
+    """Returns the series by name, updates rising. The last of values written twice counts; a
+    resumed training repeats updates.
     """
     found: dict[str, dict[int, float]] = {}
     for update, values in rows:
@@ -278,8 +282,8 @@ def update_in(value: object) -> int:
 
 
 def numbers_in(values: Mapping[str, Any]) -> dict[str, float]:
-    """Those of the values that are numbers; strings that JSON's writers use for what is not finite
-    are.
+    """Returns the values that are numbers, including the strings that JSON's writers use for
+    numbers that are not finite.
     """
     found = {}
     for name, value in values.items():

@@ -15,12 +15,12 @@ from .record import History
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _PatternMatch:
-    """Whether a pattern fits: there is evidence for one that does."""
+    """The fit of a pattern: one that fits has evidence."""
 
     evidence: tuple[str, ...] = ()
-    """What was seen that speaks for it, in words."""
+    """The evidence for it, in words."""
     missing: tuple[str, ...] = ()
-    """What would have to be recorded to decide; nothing where what is there decides."""
+    """The measurements that would decide; empty where the recorded ones do."""
 
 
 _NO = _PatternMatch()
@@ -34,10 +34,10 @@ class _Pattern:
     title: str
     judge: Callable[[History, Episode], _PatternMatch]
     attempt: str
-    """What to try."""
+    """The remedy to try."""
     where: Literal["sub-layer", "output layer", "whole model"] = "whole model"
-    """What it begins in: one sub-layer that may lead the others, the output layer, or nothing in
-    particular.
+    """The place in which it begins: one sub-layer that may lead the others, the output layer, or
+    nothing in particular.
     """
 
 
@@ -46,7 +46,7 @@ def _fits(*evidence: str) -> _PatternMatch:
 
 
 def _unless_recorded(*missing: str) -> _PatternMatch:
-    """Of a pattern that nothing speaks for, because the log lacks what would."""
+    """Returns the match of a pattern without evidence, because the log lacks the measurements."""
     return _PatternMatch(missing=missing)
 
 

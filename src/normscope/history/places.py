@@ -1,5 +1,5 @@
-"""Which quantity left its course, where and when: sub-layers, logits, and tokens that become
-alike.
+"""The quantity that left its course, with its place and time: sub-layers, logits, and tokens that
+become alike.
 """
 
 import math
@@ -21,8 +21,8 @@ QUANTITIES = {
     "stream_square": "the mean square of the stream",
     "gradient_norm": "the gradient's norm",
 }
-"""With words, in the order of cause and effect: a step, what it does to the forward pass, and that
-to gradients.
+"""The quantities with words, in the order of cause and effect: a step, what it does to the forward
+pass, and that to gradients.
 """
 _PAST = 9
 _LARGEST_LOG = math.log(sys.float_info.max)
@@ -35,9 +35,9 @@ class _LeadingSublayer:
     sublayer: str
     quantity: str
     update: int
-    """At which it stood out first, as far as it was measured."""
+    """The update at which it stood out first, as far as it was measured."""
     times: float
-    """What it is of its own median before."""
+    """The factor of its own median before."""
 
 
 def first_place(history: History, episode: Episode) -> _LeadingSublayer | None:
@@ -101,8 +101,8 @@ def _jumps(series: LoggedSeries) -> Iterator[tuple[int, float]]:
 
 
 def growth(history: History, quantity: str, onset: int) -> float | None:
-    """What the median sub-layer's quantity is of its own past, at most, around the onset; None
-    without any.
+    """Returns the largest factor, around the onset, of the median sub-layer's quantity over its own
+    past; None without any.
     """
     return max(
         (median(grown.values()) for _, grown in _grown(history, quantity, onset)), default=None

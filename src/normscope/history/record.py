@@ -25,12 +25,12 @@ class LoggedSeries:
         return gaps[len(gaps) // 2] if gaps else 1
 
     def before(self, update: int) -> "LoggedSeries":
-        """What was recorded before that update."""
+        """Returns what was recorded before that update."""
         count = bisect_left(self.updates, update)
         return LoggedSeries(self.updates[:count], self.values[:count])
 
     def since(self, update: int) -> "LoggedSeries":
-        """What was recorded at that update and later."""
+        """Returns what was recorded at that update and later."""
         first = bisect_left(self.updates, update)
         return LoggedSeries(self.updates[first:], self.values[first:])
 
@@ -40,14 +40,14 @@ class LoggedSeries:
         return self.values[count - 1] if count else None
 
     def finite(self) -> "LoggedSeries":
-        """Without what is not finite."""
+        """Returns the series without values that are not finite."""
         return LoggedSeries.of(
             {u: v for u, v in zip(self.updates, self.values, strict=True) if math.isfinite(v)}
         )
 
     @classmethod
     def of(cls, values: Mapping[int, float]) -> "LoggedSeries":
-        """Of values by update, in whatever order."""
+        """Makes a series of values by update, in any order."""
         updates = sorted(values)
         return cls(tuple(updates), tuple(values[update] for update in updates))
 
@@ -59,11 +59,11 @@ class TrainingRecipe:
     clip_norm: float | None = None
     """Largest norm that an update's gradient keeps; inf for no clipping."""
     epsilon: float | None = None
-    """Of an optimiser that divides by the gradient's own size, such as Adam; 0 for one that divides
-    without.
+    """The epsilon of an optimiser that divides by the gradient's own size, such as Adam; 0 for one
+    that divides without.
     """
     divides: bool | None = None
-    """Whether the optimiser divides by the gradient's own size, as Adam and Lion do and SGD does
+    """True where the optimiser divides by the gradient's own size, as Adam and Lion do and SGD does
     not.
     """
     classes: int | None = None
@@ -71,7 +71,7 @@ class TrainingRecipe:
     unigram_nats: float | None = None
     """Loss of a model that knows how frequent tokens are, and nothing else."""
     unigram_counted: str = ""
-    """What that was counted over, in words; "" where it was not counted."""
+    """The tokens over which that was counted, in words; "" where it was not counted."""
     peak_rate: float | None = None
     """The highest rate that was meant, as the training's settings have it ..."""
     warmup_updates: int | None = None
@@ -80,32 +80,32 @@ class TrainingRecipe:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class History:
-    """What was recorded of a training, by update, counted from 1. What was not recorded is an empty
+    """The record of a training, by update, counted from 1. What was not recorded is an empty
     series.
     """
 
     source: str
-    """What was read: a file or a folder."""
+    """The file or the folder that was read."""
     loss: LoggedSeries
-    """Of the training's batches, in nats."""
+    """The loss of the training's batches, in nats."""
     validation_loss: LoggedSeries = LoggedSeries()
     rate: LoggedSeries = LoggedSeries()
     gradient_norm: LoggedSeries = LoggedSeries()
-    """Of the whole gradient, before it is clipped."""
+    """The norm of the whole gradient, before it is clipped."""
     sublayers: Mapping[str, Mapping[str, LoggedSeries]] = field(default_factory=dict)
-    """By sub-layer, such as `encoder.layers/block_03/attention`, in the order of the log; then by
-    quantity.
+    """The measurements by sub-layer, such as `encoder.layers/block_03/attention`, in the order of
+    the log; then by quantity.
     """
     stacks: Mapping[str, Mapping[str, LoggedSeries]] = field(default_factory=dict)
-    """By stack, then by quantity."""
+    """The measurements by stack, then by quantity."""
     attentions: Mapping[str, Mapping[str, LoggedSeries]] = field(default_factory=dict)
-    """By attention, as its path has it; then query, key and value, the norm of each or of what
-    makes it, and logit.
+    """The measurements by attention, named by its path; then query, key and value, the norm of each
+    or of what makes it, and logit.
     """
     logit_deviation: LoggedSeries = LoggedSeries()
     recipe: TrainingRecipe = TrainingRecipe()
     read: tuple[str, ...] = ()
-    """What was read, in words, such as "12 losses (`train/loss`)" ..."""
+    """The quantities that were read, in words, such as "12 losses (`train/loss`)" ..."""
     left_out: tuple[str, ...] = ()
     """... and what of the log was not, such as "2 lines without a step, the first is line 7"."""
 
@@ -121,7 +121,7 @@ class History:
         }
 
     def until(self, update: int) -> "History":
-        """What was known then: all that was recorded up to that update."""
+        """Returns the history up to that update: all that was known then."""
 
         def known(of: Any) -> Any:
             if isinstance(of, Mapping):

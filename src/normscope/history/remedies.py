@@ -1,4 +1,4 @@
-"""What may end a failed training, in the order in which trainings of ours say that it does.
+"""The remedies for a failed training, in the order in which our own trainings support them.
 
 `remedies.json` in the package is what `results/rescue` counted: by what model and log say together,
 and by remedy, how many failed trainings it ended, of how many.
@@ -16,12 +16,12 @@ from ..doctor.result import Finding, Record, Severity
 
 
 class Remedy(StrEnum):
-    """What is changed before a training is begun anew; in the order of the work that it takes."""
+    """The change with which a training is started again; in the order of the work that it takes."""
 
     MEND = "mend"
     """The fault that the doctor finds in the model."""
     RATE = "rate"
-    """Another learning rate, most often a lower one."""
+    """A different learning rate, most often a lower one."""
     WARMUP = "warm-up"
     """A longer one."""
     PLACEMENT = "placement"
@@ -29,18 +29,20 @@ class Remedy(StrEnum):
 
 
 class Situation(StrEnum):
-    """What model and log say together of a training that failed."""
+    """The conclusion from model and log together about a training that failed."""
 
     SKIP_FAULT = "a fault of a skip path"
     NORMED = "a norm on every sum"
     MOVABLE = "a norm on every sum, of models with another placement to try"
-    """Of those alone in which one was tried: remedies are compared on the same trainings."""
+    """The trainings in which another placement was tried: remedies are compared on the same
+    trainings.
+    """
     OPEN = "a path around the norms"
 
 
 @dataclass(frozen=True, slots=True)
 class Cured:
-    """How many failed trainings a remedy ended, of those in which it was tried."""
+    """The number of failed trainings that a remedy ended, of those in which it was tried."""
 
     count: int
     of: int
@@ -51,7 +53,7 @@ class Cured:
 
     @property
     def words(self) -> str:
-        """As a clause.
+        """The counts as a clause.
 
         >>> Cured(3, 4).words
         'it cured 3 of 4 such failed runs of ours'
@@ -67,7 +69,7 @@ _SKIP_RULES = frozenset({"lost-residual", "detached-skip", "altered-stream", "mi
 
 @cache
 def our_trainings() -> Counted:
-    """What the committed study counted."""
+    """Returns the counts of the committed study."""
     return counted_in(json.loads(FILE.read_text(encoding="utf-8")))
 
 
@@ -84,8 +86,8 @@ def counted_in(table: Mapping[str, Mapping[str, Collection[int]]]) -> Counted:
 def in_order(
     remedies: Collection[Remedy], situation: Situation, counted: Counted
 ) -> tuple[Remedy, ...]:
-    """Those that ended the largest share of such trainings first; of two that ended as many, and of
-    those that were not tried, the one that takes less work.
+    """Orders remedies: those that ended the largest share of such trainings first; of two that
+    ended as many, and of those that were not tried, the one that takes less work.
     """
     known = counted.get(situation, {})
     by_work = [remedy for remedy in Remedy if remedy in remedies]
@@ -93,7 +95,7 @@ def in_order(
 
 
 def situation_of(diagnosis: Record) -> Situation:
-    """What the model says of a failed training."""
+    """Returns the situation of a failed training, as the model shows it."""
     if skip_fault(diagnosis) is not None:
         return Situation.SKIP_FAULT
     return Situation.NORMED if has_normed_stack(diagnosis) else Situation.OPEN
@@ -110,18 +112,18 @@ def skip_fault(diagnosis: Record) -> Finding | None:
 
 
 def has_normed_stack(diagnosis: Record) -> bool:
-    """Whether some stack leaves no path around its norms: every sum of it is normed."""
+    """Tells whether some stack leaves no path around its norms: every sum of it is normed."""
     return any(map(is_normed, diagnosis.stacks))
 
 
 def is_normed(stack: Stack) -> bool:
-    """Whether every sum of a stack is normed."""
+    """Tells whether every sum of a stack is normed."""
     return bool(stack.sublayers) and all(one.formula.sum_is_normed for one in stack.sublayers)
 
 
 def can_be_moved(stack: Stack) -> bool:
-    """Whether `transplant` knows how its sub-layers are joined: by plain sums, without factors and
-    in one stream.
+    """Tells whether `transplant` knows how its sub-layers are joined: by plain sums, without
+    factors and in one stream.
     """
     terms = [term for one in stack.sublayers for term in one.formula.segment.terms]
     plain = all(term.kind in ("norm", "branch", "sum") for term in terms)

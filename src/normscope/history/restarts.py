@@ -9,7 +9,9 @@ _ALIKE = 0.1
 
 
 def begins_anew(rates: LoggedSeries, at: int) -> bool:
-    """Whether the rate rises from a place on as it rose at the beginning: as long, and as high."""
+    """Tells whether the rate rises from a place on as it rose at the beginning: as long, and as
+    high.
+    """
     first, again = _rise(rates, 0), _rise(rates, at)
     if first is None or again is None:
         return False
@@ -22,7 +24,9 @@ def begins_anew(rates: LoggedSeries, at: int) -> bool:
 
 
 def _rise(rates: LoggedSeries, at: int) -> tuple[int, float] | None:
-    """Over how many updates a rate rises from a place on, and to what; None where it falls."""
+    """Returns over how many updates a rate rises from a place on, and to what; None where it
+    falls.
+    """
     end = at
     while end + 1 < len(rates.values) and rates.values[end + 1] > rates.values[end]:
         end += 1

@@ -14,7 +14,7 @@ _SAME_RATE = 0.05
 tenth update of a short warm-up."""
 _SAME_WARMUP = 0.1
 _AT_PEAK = 0.999
-"""Of the highest rate: from there on a warm-up has ended, however the rate goes on."""
+"""The share of the highest rate from which on a warm-up has ended, however the rate goes on."""
 _LEAST_VALUES = 3
 
 

@@ -30,8 +30,8 @@ def _loss(explanation: Explanation) -> Picture:
 
 
 def _steps(explanation: Explanation) -> Picture | None:
-    """How far updates go: sub-layer by sub-layer, or else the whole gradient's norm; None
-    without.
+    """Draws the size of updates: sub-layer by sub-layer, or else the whole gradient's norm; None
+    without either.
     """
     ratios = {
         place: one.finite()
@@ -109,7 +109,9 @@ def _picture(
     ylabel: str,
     drawn: Sequence[Series],
 ) -> Picture:
-    """With a line at each onset, and the episodes in its title for those who hear it."""
+    """Draws a picture with a line at each onset, and the events in its title for those who hear
+    it.
+    """
     values = [
         value for one in drawn for value in (*one.y, *one.low, *one.high) if value is not None
     ] or [0.0]
@@ -140,7 +142,7 @@ def thinned(values: Sequence[float]) -> list[int]:
 
 
 def section(explanation: Explanation, verdict: Sequence[tuple[str, str]] = ()) -> HistorySection:
-    """What to do, and all episodes, where a terminal has room for some."""
+    """Returns what to do, and all events, where a terminal has room for some."""
     return HistorySection(
         head=history_head(explanation),
         first=verdict[0][1] if verdict else "",

@@ -1,5 +1,5 @@
-"""What a log shows beside its loss: rates that rise too long, clips that went away, gradients that
-one place takes.
+"""The signs in a log beside its loss: rates that rise too long, clips that went away, gradients
+that one place takes.
 """
 
 import math
@@ -105,7 +105,9 @@ def _begun_anew(history: History, update: int, highest: float) -> Episode:
 
 
 def _climbs(values: tuple[float, ...], to: float) -> bool:
-    """Whether a rate comes back to `to` over three values at least, each above the one before."""
+    """Tells whether a rate comes back to `to` over three values at least, each above the one
+    before.
+    """
     reached = next((at for at, value in enumerate(values) if value >= to), None)
     return (
         reached is not None
@@ -264,9 +266,10 @@ def _share(one: LoggedSeries, whole: LoggedSeries, update: int) -> float:
 _SHARPER = 3.0
 _FROM = 2.0
 _LARGE_LOGIT = 20.0
-"""Where logits have grown threefold they are said to grow, from the update on at which they had
-doubled for good. Of logits themselves the median that they come to is asked too: a softmax of 20
-and 0 takes one of a million keys."""
+"""The size from which on logits that have grown threefold are said to grow, from the update on at
+which they had doubled for good. Of logits themselves the median that they come to is asked too: a
+softmax of 20 and 0 takes one of a million keys.
+"""
 _LEVEL = 1.05
 
 
@@ -330,8 +333,8 @@ def _logit_size(parts: Mapping[str, LoggedSeries]) -> LoggedSeries:
 
 
 def _growth(of: LoggedSeries) -> tuple[int, float] | None:
-    """From which update on it has doubled for good, and how many times it has grown; None of what
-    has not.
+    """Returns the update from which on a series has doubled for good, and how many times it has
+    grown; None where it has not.
     """
     if len(of.updates) < LEAST:
         return None

@@ -1,5 +1,5 @@
-"""What to do about a training that is flat before it learned, or left for good: three ways on, in
-the order in which trainings of ours say that they help, and the comparison that decides.
+"""The remedies for a training that is flat before it learned, or left for good: three of them, in
+the order in which our own trainings support them, and the comparison that decides.
 """
 
 import math
@@ -23,10 +23,10 @@ from .remedies import (
 )
 
 _LOWER = 3.0
-"""By what the rate is divided that is tried beside the own one: half an order of magnitude."""
+"""The divisor of the rate that is tried beside the training's own: half an order of magnitude."""
 _DEFAULT = "adam"
 _OTHERS = frozenset(OPTIMIZERS) - {_DEFAULT}
-"""What `compare` trains with where nothing is said, and what it can train with beside it."""
+"""The optimisers that `compare` can train with beside its default."""
 _LADDER_RATES = 4
 _LADDER = f"1e-4:3e-3:{_LADDER_RATES}"
 """Rates that are tried where neither the log nor the model names one."""
@@ -41,7 +41,7 @@ _FREE = "pre-ln"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WaysOn:
-    """What may end a failed training. None of it is sure."""
+    """The remedies for a failed training. None of it is sure."""
 
     rate: float | None
     """The training's own peak; None where neither the log nor the user says it."""
@@ -49,8 +49,9 @@ class WaysOn:
     """A lower one, or the usual one where the own may be too low; None where no rate is known at
     all."""
     rate_is_low: bool
-    """Whether the own one is below the usual range, and the loss has not even come down to a
-    level."""
+    """True where the training's own rate is below the usual range, and the loss has not even come
+    down to a level.
+    """
     warmup_updates: int
     """The training's own; 0 where the log does not say."""
     longer_warmup_updates: int
@@ -58,13 +59,13 @@ class WaysOn:
     """The placement to try; "" where every sum leaves a path around the norms already, and of a
     model that `transplant` does not move, as one with factors."""
     updates: int
-    """Of each run of the comparison."""
+    """The updates of each run of the comparison."""
     optimizer: str
     compared: str
     """The user's model, as a shell reads it; "" where `compare` cannot take it as it is."""
     situation: Situation
     counted: Counted
-    """What ended such trainings of ours."""
+    """The counts of our own such trainings, by remedy."""
 
     @classmethod
     def of(
@@ -105,7 +106,7 @@ class WaysOn:
 
     @property
     def order(self) -> tuple[Remedy, ...]:
-        """Which of the ways comes first, by trainings of ours."""
+        """The remedies in their order, by our own trainings."""
         there = [Remedy.RATE, Remedy.WARMUP]
         if self.to:
             there.append(Remedy.PLACEMENT)
@@ -118,8 +119,9 @@ class WaysOn:
 
     @property
     def _like_this(self) -> Situation:
-        """Whose counts are told: where a placement is offered, of trainings in which it was
-        tried."""
+        """The situation whose counts are used: where a placement is offered, that of trainings in
+        which it was tried.
+        """
         if self.to and self.situation is Situation.NORMED and Situation.MOVABLE in self.counted:
             return Situation.MOVABLE
         return self.situation
@@ -155,7 +157,9 @@ class WaysOn:
         return f"with a longer warm-up ({counted(self.longer_warmup_updates, 'update')}{own})"
 
     def _tried(self, remedy: Remedy) -> str:
-        """What it did in trainings of ours, as a clause; "" where it was not tried."""
+        """Returns what a remedy did in our own trainings, as a clause; "" where it was not
+        tried.
+        """
         # What was counted is lower rates alone.
         if remedy is Remedy.RATE and self.rate_is_low:
             return ""
@@ -178,7 +182,7 @@ class WaysOn:
 
     @property
     def rate_words(self) -> str:
-        """Which other rate is tried, and why that one."""
+        """The other rate that is tried, and the reason for it."""
         if self.other_rate is None:
             return "neither the log nor the model says what it was and what is usual"
         shown = learning_rate(self.other_rate, 2)
@@ -188,7 +192,7 @@ class WaysOn:
 
     @property
     def warmup_words(self) -> str:
-        """Which longer warm-up is tried, and why that one."""
+        """The longer warm-up that is tried, and the reason for it."""
         shown = counted(self.longer_warmup_updates, "update")
         if self.longer_warmup_updates == 2 * self.warmup_updates:
             return f"{shown}: twice yours"
@@ -209,7 +213,9 @@ class WaysOn:
 
     @property
     def command(self) -> str:
-        """What trains all of them side by side, the training's own values among them."""
+        """The command that trains all of them side by side, the training's own values among
+        them.
+        """
         rates = _LADDER
         if self.other_rate is not None:
             own = _LOWER * self.other_rate if self.rate is None else self.rate
@@ -226,7 +232,7 @@ class WaysOn:
 
     @property
     def cost(self) -> str:
-        """What the comparison takes."""
+        """The cost of the comparison."""
         rates = _LADDER_RATES if self.other_rate is None else 2
         runs = rates * 2 * (2 if self.to else 1)
         return f"{counted(runs, 'run')} of {counted(self.updates, 'update')}"

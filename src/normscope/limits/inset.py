@@ -12,10 +12,10 @@ from .ours import content_of
 
 @dataclass(frozen=True, slots=True)
 class Inset:
-    """What is written between a first and a last line, which stand in the file once each."""
+    """A text between a first and a last line, which stand in the file once each."""
 
     words: str
-    """What it is, as in "a card"."""
+    """The noun for the inset, as in "a card"."""
     first: str
     last: str
 

@@ -17,7 +17,7 @@ class FileKind:
     """Files of one purpose, of which the next takes the place of the one before."""
 
     words: str
-    """What one is, as in "a page"."""
+    """The noun for such a file, as in "a page"."""
     bears: Callable[[bytes], object]
     """True of the content of one."""
 
@@ -28,7 +28,7 @@ def _beginning(words: str, pattern: bytes) -> FileKind:
 
 
 _STRING = rb'"(?:[^"\\\n]|\\.)*"'
-"""Of JSON."""
+"""A string of JSON."""
 
 PAGE = _beginning(
     "a page",

@@ -23,13 +23,14 @@ from ..errors import UserError
 from .reading import shown
 
 MOST_MODULES = 50_000
-"""Of one model: a thousand blocks of thirty modules each, and room above; that many are built in
-some seconds.
+"""The largest number of modules of one model: a thousand blocks of thirty modules each, and room
+above; that many are built in some seconds.
 """
 MOST_SECONDS = 6.0
-"""Of the processor, for a model without weights: the largest that was published and has fewer
-modules, a Switch Transformer of 256 experts (31,767 modules), takes 3.0, and a thousand blocks of
-GPT-2, BERT or Llama 1.4 to 2.8."""
+"""The largest processor time for a model without weights, in seconds: the largest that was
+published and has fewer modules, a Switch Transformer of 256 experts (31,767 modules), takes 3.0,
+and a thousand blocks of GPT-2, BERT or Llama 1.4 to 2.8.
+"""
 COPIES = 3
 """A weight, its gradient, and what an update makes of it."""
 
@@ -119,8 +120,8 @@ class _Counted:
 
 
 MOST_COUNTED = 100_000
-"""Of the configurations of transformers the one that counts most has 50,257 labels (MGP-STR), then
-16,384 experts.
+"""The largest count in a configuration: the one of transformers with the largest has 50,257 labels
+(MGP-STR), then 16,384 experts.
 """
 MOST_WIDE = 100_000_000
 """Likewise the largest size is 20,000,000 (of Qwen4's vocabulary of n-grams); so many numbers are
@@ -154,7 +155,9 @@ def largest(table: dict[str, Any], count: int = 3) -> str:
 
 
 def _numbers(table: dict[str, Any], above: str = "") -> Iterator[tuple[str, int]]:
-    """Every whole number, also those in lists and in configurations within, by dotted key."""
+    """Yields every whole number, also those in lists and in configurations within, by dotted
+    key.
+    """
     for name, value in table.items():
         key = f"{above}{name}"
         if isinstance(value, dict):

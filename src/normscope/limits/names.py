@@ -13,7 +13,7 @@ from .reading import shown
 
 _NOT_IN_A_NAME = ("/", "\\", "\0")
 _MOST_BYTES = 255
-"""Of a file's name, on every file system in use."""
+"""The largest size of a file's name, on every file system in use."""
 
 
 def is_plain(name: object) -> bool:
@@ -51,7 +51,7 @@ def inside(folder: Path, name: object, manifest: Path) -> Path:
 
 
 def refuse_leading_out(path: Path) -> None:
-    """Raises UserError where a link stands at `path` that leads out of the folder it lies in."""
+    """Refuses a link at `path` that leads out of the folder it lies in. Raises UserError."""
     if not os.path.islink(path):  # noqa: PTH114 (pathlib's raises for a name that is too long)
         return
     leads_to = Path(os.path.realpath(path))

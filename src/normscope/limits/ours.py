@@ -1,5 +1,5 @@
-"""What is ours where the user's files may lie: the one rule by which anything is written over or
-removed.
+"""The files that are ours where the user's files may lie: the one rule by which anything is written
+over or removed.
 
 A folder is replaced or removed entry by entry, as a manifest of ours lists it; a file is written
 over where it is one of ours of the same kind (`kinds.py`). Whatever else lies there is the user's:
@@ -26,7 +26,9 @@ _STAYS = "and stays: move it away, or choose another place"
 
 
 def nothing_of_ours(folder: Path) -> Mapping[str, str]:
-    """What `refuse_foreign` takes where a folder has no manifest: only an empty one is filled."""
+    """Returns what `refuse_foreign` takes where a folder has no manifest: only an empty one is
+    filled.
+    """
     return {}
 
 
@@ -124,7 +126,7 @@ def refuse_part(file: Path, kind: FileKind) -> None:
 
 
 def _is_of_ours(folder: Path) -> bool:
-    """Whether a folder is a run, a corpus, a checkpoint or a comparison."""
+    """Tells whether a folder is a run, a corpus, a checkpoint or a comparison."""
     for name in ("corpus.json", "comparison.json"):
         if str(sealed_table(folder / name).get("format")).startswith("normscope-"):
             return True
@@ -152,17 +154,17 @@ class SealedJson:
     format_name: str
     version: int
     keys: frozenset[str]
-    """What each holds."""
+    """The keys of every such file."""
     optional: frozenset[str] | None = frozenset()
-    """What it may hold beside that; None for anything."""
+    """The keys that it may have beside these; None for any."""
     made_by: str = ""
     """The command that makes one, for the message where a file is of another kind."""
     again: str
-    """What the user can do where one is damaged, in words that may follow a semicolon."""
+    """The advice where one is damaged, in words that may follow a semicolon."""
 
     @property
     def kind(self) -> FileKind:
-        """What one is known by where another is to take its place."""
+        """The kind by which such a file is known where another is to take its place."""
         return sealed_json(self.format_name)
 
     def text(self, state: Mapping[str, Any]) -> str:
@@ -170,7 +172,7 @@ class SealedJson:
         return _sealed({"format": self.format_name, "version": self.version, **state})
 
     def read(self, path: Path) -> dict[str, Any]:
-        """What `text` was given. Raises UserError for any other file."""
+        """Reads the table that `text` was given. Raises UserError for any other file."""
         try:
             text = read_text(path)
             table = parse_json(text)
@@ -220,7 +222,9 @@ class SealedJson:
 
 
 def sealed_table(path: Path) -> dict[str, Any]:
-    """What a JSON file of ours holds, whatever its kind; nothing for any other file."""
+    """Returns the table of a JSON file of ours, whatever its kind; an empty one for any other
+    file.
+    """
     try:
         text = read_text(path)
         table = parse_json(text)
@@ -239,7 +243,9 @@ def refuse_broken_seal(file: Path, *, again: str) -> None:
 
 
 def _is_sealed(text: str, table: Any) -> bool:
-    """Of the text and not of the values, so that a changed blank is noticed too."""
+    """Tells whether the seal is that of the text, and not of the values, so that a changed blank is
+    noticed too.
+    """
     return isinstance(table, dict) and text == _sealed(
         {key: table[key] for key in table if key != _KEY}
     )

@@ -32,7 +32,7 @@ _TOML_PARTS = re.compile(
 
 
 def is_folder(path: Path) -> bool:
-    """Whether there is such a folder; False also for a name that no file system takes."""
+    """Tells whether there is such a folder; False also for a name that no file system takes."""
     try:
         return path.is_dir()
     except (OSError, ValueError):
@@ -57,13 +57,13 @@ def read_text(path: Path, *, most_bytes: int = MOST_JSON_BYTES) -> str:
 
 
 def read_json(path: Path, *, infinite: bool = False) -> Any:
-    """What a JSON file holds. Raises OSError, or ValueError for what `parse_json` refuses."""
+    """Reads a JSON file. Raises OSError, or ValueError for what `parse_json` refuses."""
     return parse_json(read_text(path), infinite=infinite)
 
 
 def parse_json(text: str, *, infinite: bool = False) -> Any:
-    """Raises ValueError for what is not JSON, is nested too deeply, or means something else to
-    another reader.
+    """Parses JSON. Raises ValueError for what is not JSON, is nested too deeply, or means something
+    else to another reader.
 
     That is: a key that stands twice in an object, integers beyond 64 bits, halves of characters,
     and, unless they are `infinite`, numbers that are not finite.
@@ -83,13 +83,13 @@ def parse_json(text: str, *, infinite: bool = False) -> Any:
 
 
 def read_toml(path: Path) -> dict[str, Any]:
-    """What a TOML file holds. Raises OSError, or ValueError for what `parse_toml` refuses."""
+    """Reads a TOML file. Raises OSError, or ValueError for what `parse_toml` refuses."""
     return parse_toml(read_text(path, most_bytes=MOST_TOML_BYTES))
 
 
 def parse_toml(text: str) -> dict[str, Any]:
-    """Raises ValueError for what is not TOML, is nested too deeply, or holds an integer beyond 64
-    bits.
+    """Parses TOML. Raises ValueError for what is not TOML, is nested too deeply, or holds an
+    integer beyond 64 bits.
     """
     _refuse_nesting(text, _TOML_PARTS)
     table = tomllib.loads(text)

@@ -1,4 +1,4 @@
-"""What is recorded from any `nn.Module`."""
+"""The recordings that are made of any `nn.Module`."""
 
 from .passes import Point, depth_points, first_tensor, gradient_norms, recording, weights_after
 from .statistics import (

@@ -18,17 +18,18 @@ _DEVICES = ("cpu", "cuda", "mps", "xpu")
 
 @dataclass(slots=True)
 class _LeftOut:
-    """What a pass asked of autocast while that is left out."""
+    """The requests for autocast by a pass while it is left out."""
 
     around: tuple[tuple[str, torch.dtype], ...] = ()
-    """What was on around all, by device."""
+    """The autocast that was on around all, by device."""
     open: list[tuple[str, torch.dtype | None]] = field(default_factory=list)
-    """What the pass has entered and not left, the outermost first: None for autocast that is
-    switched off."""
+    """The autocast that the pass has entered and not left, the outermost first: None where it is
+    switched off.
+    """
     was_asked: bool = False
     given_back: bool = False
     depth: int = 0
-    """How many `without_autocast` are one within another."""
+    """The number of calls of `without_autocast` within one another."""
 
 
 _left_out = _LeftOut()
@@ -66,7 +67,7 @@ def without_autocast() -> Iterator[None]:
 
 @contextmanager
 def _entered_in_vain() -> Iterator[None]:
-    """What enters autocast is noted, and is not given it before it is given back."""
+    """Notes each entry into autocast, and grants it only once autocast is given back."""
     state = _left_out
     enter: Any = torch.autocast.__enter__
     leave: Any = torch.autocast.__exit__
@@ -92,7 +93,7 @@ def _entered_in_vain() -> Iterator[None]:
 
 
 def give_back() -> bool:
-    """Have passes from now on get the autocast that they ask for, until the outermost
+    """Gives passes, from now on, the autocast that they ask for, until the outermost
     `without_autocast` ends.
 
     False where none was asked for, or it was given back already: then nothing has changed.

@@ -1,4 +1,4 @@
-"""What is recorded of a model: values at points of a pass, sizes of tensors, and weights that are
+"""The recordings of a model: values at points of a pass, sizes of tensors, and weights that are
 moved or updated.
 """
 
@@ -126,7 +126,9 @@ def gradient_norms(model: nn.Module) -> dict[str, float]:
 
 
 _ELEMENTS_AT_ONCE = 1 << 16
-"""As many as stay in a processor's cache while several passes are made over them."""
+"""The number of elements that stay in a processor's cache while several passes are made over
+them.
+"""
 
 
 @contextmanager
@@ -152,7 +154,7 @@ _REAL = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 
 
 def has_arithmetic(x: Tensor) -> bool:
-    """Whether all of torch's operations take it: real numbers of 16 bits and more."""
+    """Tells whether all of torch's operations take a tensor: real numbers of 16 bits and more."""
     return x.dtype in _REAL
 
 

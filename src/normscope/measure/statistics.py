@@ -22,7 +22,7 @@ _Value = float | Sequence[float] | NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Estimate:
-    """Of one name; arrays have the shape of the values, () for numbers."""
+    """The estimate of one name; arrays have the shape of the values, () for numbers."""
 
     count: int
     mean: NDArray[np.float64]
@@ -55,8 +55,8 @@ class Summary:
         self._squares: dict[str, NDArray[np.float64]] = {}
 
     def add(self, values: Mapping[str, _Value]) -> None:
-        """What one seed or batch gave. Raises ValueError where a vector's shape is not that of
-        before.
+        """Adds the values of one seed or batch. Raises ValueError where a vector's shape differs
+        from the earlier ones.
         """
         arrays = {name: np.asarray(value, dtype=np.float64) for name, value in values.items()}
         for name, array in arrays.items():
@@ -74,8 +74,8 @@ class Summary:
             self._pool(name, other._count[name], mean, other._squares[name])
 
     def estimates(self, confidence: float = 0.95) -> dict[str, Estimate]:
-        """By name. Intervals are for independent values that are about normal; raises ValueError as
-        `t_quantile`.
+        """Returns the estimates by name. Intervals are for independent values that are about
+        normal; raises ValueError as `t_quantile`.
         """
         return {name: self._estimate(name, confidence) for name in self._mean}
 
@@ -156,7 +156,7 @@ def _within(angle: float, degrees: int) -> float:
 
 
 def _expanded(z: float, degrees: int) -> float:
-    """From the normal quantile z."""
+    """Expands the quantile of Student's t from the normal quantile z, in powers of 1 / degrees."""
     polynomials = (
         (z**3 + z) / 4,
         (5 * z**5 + 16 * z**3 + 3 * z) / 96,
@@ -173,7 +173,7 @@ _DRAWS = 10_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sensitivity:
-    """Of one configuration over a range of rates, in the unit of its losses."""
+    """The sensitivity of one configuration over a range of rates, in the unit of its losses."""
 
     value: float
     low: float
@@ -183,7 +183,7 @@ class Sensitivity:
     """Place, among the rates, of the lowest mean loss."""
     seeds: int
     replaced: int
-    """How many runs counted as the loss at initialisation."""
+    """The number of runs that counted as the loss at initialisation."""
 
 
 def counted_losses(losses_SR: ArrayLike, initial_S: ArrayLike) -> _Floats:

@@ -110,8 +110,8 @@ def restored(model: nn.Module) -> Iterator[Callable[[], None]]:
 
 
 def _contents(model: nn.Module) -> list[Callable[[], None]]:
-    """What puts back all that modules hold, and the contents of the containers and plain objects
-    among that.
+    """Returns functions that restore all that modules hold, and the contents of the containers and
+    plain objects in it.
 
     A model may change what it holds while it runs: caches, tables of positions that grow, hooks put
     on at first use.
@@ -148,7 +148,7 @@ them.
 
 
 def _restored(container: Any) -> Callable[[], None]:
-    """What puts back a container's contents."""
+    """Returns a function that restores a container's contents."""
     if not container:
         return container.clear  # type: ignore[no-any-return]
     contents = dict(container) if isinstance(container, dict) else list(container)

@@ -1,5 +1,5 @@
-"""What sub-layers share in a forward pass: who reads whom, and the keys and values that decoding
-remembers.
+"""The context that sub-layers share in a forward pass: who reads whom, and the keys and values that
+decoding keeps.
 """
 
 # M = packed tokens of the memory, D = width, B = sentences, H = heads, R = rows (beams) a sentence,
@@ -16,7 +16,7 @@ from .layout import Layout, PaddedLayout
 
 
 class Cache:
-    """What step-by-step decoding of B sentences remembers: keys and values of the memory and of the
+    """The memory of step-by-step decoding of B sentences: keys and values of the memory and of the
     tokens so far.
 
     The R rows (beams) of a sentence are queries over one pool of S places for keys, where each
@@ -37,7 +37,7 @@ class Cache:
         device = memory_layout.device
         self.seen_BRS = torch.zeros(sentences, 1, places, dtype=torch.bool, device=device)
         self.position_BS = torch.zeros(sentences, places, dtype=torch.int64, device=device)
-        """In its sentence, of the token that each place holds the key of."""
+        """The position in its sentence of the token whose key each place holds."""
         self.steps = self.filled = 0
         """Tokens so far, and places up to the last one that a row sees: attention reads no more of
         the pool.
@@ -83,8 +83,9 @@ class Cache:
         return self._layout
 
     def extend(self, owner: Any, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
-        """Put (B, H, R, K) keys and values into a pool, another each time in a step, and return
-        what is filled of it, (B, H, S, K)."""
+        """Puts (B, H, R, K) keys and values into a pool, another each time in a step, and returns
+        the filled part of it, (B, H, S, K).
+        """
         self._visits[owner] += 1
         owner = owner, self._visits[owner]
         if owner not in self.own:
@@ -120,7 +121,7 @@ Inside = dict[str, Callable[[Tensor], Tensor]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Context:
-    """What a stack's sub-layers share in one forward pass."""
+    """The context that a stack's sub-layers share in one forward pass."""
 
     layout: Layout | PaddedLayout
     causal: bool = False
@@ -135,8 +136,8 @@ class SublayerModule(nn.Module):
     """
 
     def matrices(self) -> Iterator[tuple[str, Any]]:
-        """Its weight matrices, each with a `weight` and a `bias`, by the names that initialisation
-        uses.
+        """Yields its weight matrices, each with a `weight` and a `bias`, by the names that
+        initialisation uses.
         """
         raise NotImplementedError
 

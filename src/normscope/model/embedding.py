@@ -151,7 +151,7 @@ class TextEmbedding(Table):
         self.norm = nn.Identity() if norm is None else norm
 
     def tables(self) -> Iterator[nn.Parameter]:
-        """In the order in which they are drawn."""
+        """Yields the tables in the order in which they are drawn."""
         yield from (
             table for table in (self.weight, self.positions, self.segments) if table is not None
         )

@@ -73,7 +73,9 @@ def unit_vectors(model: nn.Module) -> list[tuple[Tensor, int]]:
 
 @torch.no_grad()
 def renormalise(vectors: Iterable[tuple[Tensor, int]]) -> None:
-    """Put back to length 1 what `unit_vectors` found; it belongs after every update."""
+    """Scales the vectors that `unit_vectors` found back to length 1; it belongs after every
+    update.
+    """
     for weight, dimension in vectors:
         # A row of padding stays 0: it is divided by ε alone.
         weight.copy_(nn.functional.normalize(weight, dim=dimension))

@@ -1,4 +1,4 @@
-"""How the attention of a stack is built, and the packed tokens that it reads.
+"""The build of a stack's attention, and the packed tokens that it reads.
 
 The stream holds real tokens only, (N, D); attention alone needs them as a grid of sentences.
 Padding a batch of sentences and computing on the padding costs what the padding is worth (a sixth
@@ -48,10 +48,10 @@ class AttentionConfig:
     windowed_blocks: Literal["all", "odd"] = "all"
     """Blocks with the window: all of them, or the first, the third and so on (Gemma 2)."""
     rotary_base: float = 10_000.0
-    """Of rotary positions: the longest wavelength is nearly 2π times as many tokens."""
+    """The base of rotary positions: the longest wavelength is nearly 2π times as many tokens."""
     rotary_share: float = 1.0
-    """Of rotary positions: the share of a head's features that is rotated, the first ones (GPT-NeoX
-    has 0.25).
+    """The share of a head's features that rotary positions rotate, the first ones (GPT-NeoX has
+    0.25).
     """
 
     def __post_init__(self) -> None:
@@ -70,7 +70,9 @@ class AttentionConfig:
             )
 
     def window(self, block: int) -> int | None:
-        """How far a token sees in a block, counted from 1; None where it sees everything."""
+        """Returns how far a token sees in a block, counted from 1; None where it sees
+        everything.
+        """
         reaches_everywhere = self.window_tokens == "none" or (
             self.windowed_blocks == "odd" and block % 2 == 0
         )
@@ -105,7 +107,7 @@ def with_heads(shape: StackShape, attention: AttentionConfig) -> StackShape:
 
 
 class Layout:
-    """Where the N packed tokens of a batch lie in a (B, T) grid of right-padded sentences."""
+    """The places of a batch's N packed tokens in a (B, T) grid of right-padded sentences."""
 
     def __init__(self, lengths_B: Tensor, device: torch.device | str = "cpu") -> None:
         """lengths_B: int64 on the CPU, real tokens per sentence, at least 1 each. Raises ValueError
@@ -142,8 +144,8 @@ class Layout:
         return None if self.full else self.keep_BT[:, None, None, :]
 
     def visible(self, causal: bool) -> tuple[Tensor | None, bool]:
-        """What a query may look at: where keys are hidden from some, and whether each is hidden
-        from those before.
+        """Returns the mask of keys that are hidden from some queries, and whether each key is
+        hidden from the queries before it.
         """
         # Sentences are padded on the right, so a causal mask already hides padding from every real
         # query.
@@ -178,8 +180,8 @@ class Layout:
         return rows.view(self.tokens, -1)
 
     def _head_rows(self, heads: int) -> tuple[Tensor, Tensor, Tensor]:
-        """Between rows (N, H) and (B, H, T): token row of each grid row, its inverse, and the
-        grid's padding rows.
+        """Returns the indices between rows (N, H) and (B, H, T): token row of each grid row, its
+        inverse, and the grid's padding rows.
         """
         if heads not in self._rows:
             head = torch.arange(heads, device=self.device)
@@ -217,8 +219,8 @@ class PaddedLayout:
         return None if self.padding_BT is None else ~self.padding_BT[:, None, None, :]
 
     def visible(self, causal: bool) -> tuple[Tensor | None, bool]:
-        """As a layout's. Padding before the first token, which would see nothing, sees itself: all
-        stays finite.
+        """Returns the mask as a layout does. Padding before the first token, which would see
+        nothing, sees itself: all stays finite.
         """
         keep = self.keep_B11T
         if keep is None or not causal:

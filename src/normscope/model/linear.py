@@ -32,15 +32,15 @@ Sums of K = 512 random terms in float32 err by about √K · 2^-24 = 2^-19.5 at 
 to TF32 or bfloat16 err by 2^-11.4 and 2^-8.4, whatever K is: the bound lies well between.
 """
 LEAST_MULTIPLICATIONS = 1 << 26
-"""Of a product that has a use for oneDNN, a millisecond or two: in smaller ones, calls cost what is
-gained.
+"""The least size of a product for oneDNN, which takes a millisecond or two: in smaller ones, calls
+cost what is gained.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class _FastMatmul:
-    """Whether float32 products go through oneDNN, and the relative error found there (None where it
-    was not tried).
+    """The state of float32 products: whether they go through oneDNN, and the relative error found
+    there (None where it was not tried).
     """
 
     on: bool
@@ -48,13 +48,13 @@ class _FastMatmul:
 
 
 class _Process:
-    """What `fast_matmul` decided for this process."""
+    """The decision of `fast_matmul` for this process."""
 
     onednn = False
 
 
 def fast_matmul(device: torch.device) -> _FastMatmul:
-    """Have oneDNN compute the large float32 products of this process if they stay float32 there.
+    """Has oneDNN compute the large float32 products of this process if they stay float32 there.
 
     Not on Intel's processors, where MKL is the faster. torch's name for the route is
     `fp32_precision = "bf16"`, the permission to compute in bfloat16. oneDNN uses that permission
@@ -74,7 +74,7 @@ def fast_matmul(device: torch.device) -> _FastMatmul:
 
 
 def made_by_intel() -> bool:
-    """Whether this machine's processor is Intel's, as far as the system says."""
+    """Tells whether this machine's processor is Intel's, as far as the system says."""
     try:
         return "GenuineIntel" in Path("/proc/cpuinfo").read_text(encoding="utf-8")
     except OSError:
@@ -115,21 +115,21 @@ def add_product(total_KM: Tensor, a_NK: Tensor, b_NM: Tensor) -> None:
 
 
 def round_rows(rows: int) -> int:
-    """As many of the rows as make a number of five binary digits and zeros: 16 from one power of
-    two to the next.
+    """Rounds rows down to a number of five binary digits followed by zeros: 16 of them from one
+    power of two to the next.
     """
     zeros = max(rows.bit_length() - 5, 0)
     return rows >> zeros << zeros
 
 
 def is_for_onednn(a_NK: Tensor, weights: int) -> bool:
-    """Whether a product of the rows with so many weights is one of those that oneDNN computes."""
+    """Tells whether oneDNN computes the product of these rows with so many weights."""
     float32 = a_NK.dtype == torch.float32 and a_NK.device.type == "cpu"
     return _Process.onednn and float32 and len(a_NK) * weights >= LEAST_MULTIPLICATIONS
 
 
 def _parts(rows: int) -> Iterator[tuple[slice, Callable[[], AbstractContextManager[None]]]]:
-    """Which rows which library is to compute."""
+    """Yields the rows that each library is to compute."""
     whole = round_rows(rows)
     yield slice(whole), through_onednn
     if whole < rows:
@@ -267,8 +267,8 @@ _masked_scale: Callable[..., Tensor] = _MaskedScale.apply
 
 @contextmanager
 def in_mode(model: nn.Module, *, training: bool) -> Iterator[None]:
-    """Every module in one mode; at the end, after an error too, each is in the mode that it was
-    in.
+    """Puts every module in one mode; at the end, after an error too, each is in its own mode
+    again.
     """
     modes = {module: module.training for module in model.modules()}
     model.train(training)

@@ -1,5 +1,5 @@
-"""What a formula has of its own in a model: its norms, its parameters, and the operations that
-Python does not write.
+"""The parts of a formula in a model: its norms, its parameters, and the operations that Python does
+not write.
 
 Numbers of a formula may follow a schedule over updates.
 """
@@ -159,12 +159,12 @@ class PlacedParameters(nn.ParameterDict, Drawable):
 
     @torch.no_grad()
     def restart(self, name: str) -> None:
-        """Put a parameter back to where it starts, as if it had not been drawn."""
+        """Resets a parameter to its start, as if it had not been drawn."""
         self[name].copy_(_first(self.specs[name]))
 
     def draw(self, scheme: Scheme) -> None:
-        """Those that start from a normal distribution; all others keep their values, whatever the
-        scheme.
+        """Draws the parameters that start from a normal distribution; all others keep their values,
+        whatever the scheme.
         """
         for name, spec in self.specs.items():
             if spec.std:
@@ -269,7 +269,9 @@ class Schedules(nn.Module):
 
 
 def scheduled_numbers(model: nn.Module) -> dict[str, list[Tensor]]:
-    """Every scheduled number of a model by its name in the formula, once for each of its stacks."""
+    """Returns every scheduled number of a model by its name in the formula, once for each of its
+    stacks.
+    """
     found: dict[str, list[Tensor]] = {}
     for module in model.modules():
         if isinstance(module, Schedules):
@@ -279,7 +281,7 @@ def scheduled_numbers(model: nn.Module) -> dict[str, list[Tensor]]:
 
 
 def set_scheduled(numbers: Mapping[str, Iterable[Tensor]], value: float) -> None:
-    """Put all of them at `value`."""
+    """Sets all of them to `value`."""
     for buffers in numbers.values():
         for buffer in buffers:
             buffer.fill_(value)

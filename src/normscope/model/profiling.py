@@ -53,7 +53,7 @@ def _run(
 
 
 class _Walk:
-    """What one pass through one stack measures, and the values that come of it."""
+    """The measurements of one pass through one stack, and the values that follow from them."""
 
     def __init__(self, stack: Stack) -> None:
         self.stack = stack
@@ -63,7 +63,7 @@ class _Walk:
         self.variances: list[float] = []
 
     def reset(self) -> None:
-        """Put every value that the placement profiles back to where it starts."""
+        """Resets every value that the placement profiles to its start."""
         for sublayer in self.sublayers:
             for name in self.placement.profiled([1.0], 1.0):
                 sublayer.placed.restart(name)
@@ -101,5 +101,5 @@ class _Walk:
 
 
 def _variance(x: Tensor) -> float:
-    """Over all elements, about their common mean."""
+    """Returns the variance over all elements, about their common mean."""
     return float(x.double().var(correction=0))

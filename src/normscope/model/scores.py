@@ -1,6 +1,4 @@
-"""Who sees whom in attention and how much: scores of queries and keys, their positions, the mean of
-values.
-"""
+"""The scores of queries and keys in attention: their positions, masks, and the mean of values."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -91,8 +89,8 @@ def _as_given(dtype: torch.dtype) -> Iterator[None]:
 
 
 def rotated_features(head_width: int, share: float) -> int:
-    """How many of a head's features are turned. Raises ValueError where they do not come in
-    pairs.
+    """Returns how many of a head's features are rotated. Raises ValueError where they do not come
+    in pairs.
     """
     rotated = int(head_width * share)
     if rotated % 2 or not rotated:
@@ -171,8 +169,8 @@ def changed_scores(
     window: int | None,
     slopes_H: Tensor | None,
 ) -> Tensor | None:
-    """What hides keys from queries, True where one may look, or what is added to scores where there
-    are slopes.
+    """Returns the mask of keys, True where a query may look, or the numbers added to scores where
+    there are slopes.
 
     query_at: positions (..., T); key_at: (..., S); keep: what is hidden already, as (B or 1, 1, T
     or 1, S). The result can be broadcast to (B, H, T, S).

@@ -111,10 +111,10 @@ class DecoderConfig(TextModelConfig):
     KIND: ClassVar[Literal["encoder", "decoder"]] = "decoder"
 
     positions: int = 1024
-    """Of the longest sequence."""
+    """The length of the longest sequence."""
     activation: str = "gelu-tanh"
     output: Literal["tied", "untied"] = "tied"
-    """Whether the output projection is the embedding's table, or one of its own, drawn likewise."""
+    """The output projection: the embedding's table, or one of its own, drawn likewise."""
     logit_soft_cap: float | Literal["none"] = "none"
     """c: logits become c · tanh(logits / c) (Gemma 2 has 30)."""
     embedding_scale: Literal["none", "root-width"] = "none"

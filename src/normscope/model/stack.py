@@ -131,10 +131,10 @@ class Block(nn.Module):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StackConfig:
-    """What a stack needs beside its shape."""
+    """The settings of a stack beside its shape."""
 
     dropout: float = 0.0
-    """On the embedding and on every sub-layer's output, before the residual sum."""
+    """The dropout on the embedding and on every sub-layer's output, before the residual sum."""
     attention_dropout: float = 0.0
     activation_dropout: float = 0.0
     norm: str = "as-placement"
@@ -142,7 +142,7 @@ class StackConfig:
     activation: str = "relu"
     biases: Literal["all", "query-key-value", "none"] = "all"
     position_encoding: PositionEncoding = "none"
-    """What attention itself tells positions by: rotary or alibi. The others are the embedding's,
+    """The positions that attention itself uses: rotary or alibi. The others are the embedding's,
     before the stack.
     """
     attention: AttentionConfig = field(default_factory=AttentionConfig)
@@ -231,7 +231,7 @@ class Stack(Drawable):
             )
 
     def sublayers(self) -> Iterator[PlacedSublayer]:
-        """In the order of the forward pass."""
+        """Yields the sub-layers in the order of the forward pass."""
         for block in self.blocks:
             assert isinstance(block, Block)
             yield from block.sublayers()
@@ -297,7 +297,7 @@ def _draw_matrix(matrix: Any, draw: Draw, gain: float, *, drawn_bias: bool) -> N
 def norm_maker(
     placement: Placement, norm: str, epsilon: float | Literal["as-placement"] = "as-placement"
 ) -> _MakeNorms:
-    """What builds the norms that a part of the formula asks for."""
+    """Returns the function that builds the norms that a part of the formula asks for."""
     made = partial(make_norm, placement, norm, epsilon)
     return lambda asked: NormGroup(asked.norm.widths, made, frozenset(asked.norm.grouped))
 

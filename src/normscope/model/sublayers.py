@@ -114,7 +114,9 @@ class Attention(SublayerModule):
         return self.output(apply("output", context.layout.from_heads(mixed)))  # type: ignore[no-any-return]
 
     def _applier(self, inside: Inside) -> _Project:
-        """What the formula applies at a place, or else the norm of the configuration."""
+        """Returns the function that applies the formula's norm at a place, or else the norm of the
+        configuration.
+        """
 
         def apply(place: str, x: Tensor) -> Tensor:
             if place in inside:
@@ -139,8 +141,8 @@ class Attention(SublayerModule):
         return key, value
 
     def _visible(self, context: Context) -> tuple[Tensor | None, bool]:
-        """What a query may look at or has added to its scores, and whether keys after it are hidden
-        beside that.
+        """Returns the mask of keys, or the numbers added to scores, and whether later keys are
+        hidden beside that.
         """
         cache, layout = context.cache, context.layout
         unchanged = self.window is None and self.slopes_H is None

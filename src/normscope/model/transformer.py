@@ -24,7 +24,9 @@ from .scores import rotated_features
 from .stack import PlacedEnd, Stack, norm_maker, stack_config
 
 MOST_BLOCKS = 1000
-"""As many as DeepNet has (Wang et al. 2022). Reading a formula for so many takes ten seconds."""
+"""The largest number of blocks, as many as DeepNet has (Wang et al. 2022). Reading a formula for so
+many takes ten seconds.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,12 +48,14 @@ class _ArchitectureConfig:
     ffn_width: int = 1024
     heads: int = 4
     loops: int = 1
-    """How many times in turn the blocks of a stack are run, with the same weights each time."""
+    """The number of times in turn that the blocks of a stack are run, with the same weights each
+    time.
+    """
     position_encoding: PositionEncoding = "sinusoidal"
     """learned or sinusoidal (added to the embedding), rotary (on queries and keys of
     self-attention), alibi (on its scores) or none."""
     dropout: float = 0.1
-    """On embeddings and on each sub-layer's output."""
+    """The dropout on embeddings and on each sub-layer's output."""
     attention_dropout: float = 0.0
     activation_dropout: float = 0.0
     activation: str = "relu"
@@ -59,8 +63,8 @@ class _ArchitectureConfig:
     geglu-tanh.
     """
     biases: Literal["all", "query-key-value", "none"] = "all"
-    """Of the matrices of attention and feed-forward: of all (BERT, GPT-2), of three (Qwen 2), or of
-    none (Llama).
+    """The biases of the matrices of attention and feed-forward: of all (BERT, GPT-2), of three
+    (Qwen 2), or of none (Llama).
     """
     norm: str = "as-placement"
     """as-placement (LayerNorm, unless the norm is the placement's very idea), layer-norm, rms-norm,
@@ -106,18 +110,18 @@ class _ArchitectureConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TextModelConfig(_ArchitectureConfig):
-    """Of one stack that reads text, with a number of positions."""
+    """The configuration of one stack that reads text, with a number of positions."""
 
     COUNTS: ClassVar[tuple[str, ...]] = ("blocks", "positions")
     KIND: ClassVar[Literal["encoder", "decoder"]]
-    """Of its stack."""
+    """The kind of its stack."""
 
     width: int = 768
     ffn_width: int = 3072
     heads: int = 12
     blocks: int = 12
     positions: int = 512
-    """Of the longest sequence, special tokens included."""
+    """The length of the longest sequence, special tokens included."""
     position_encoding: PositionEncoding = "learned"
     attention_dropout: float = 0.1
     norm_epsilon: float | Literal["as-placement"] = "as-placement"
@@ -128,7 +132,7 @@ class TextModelConfig(_ArchitectureConfig):
     it is."""
 
     def shape(self) -> StackShape:
-        """What the placement of its stack is read for."""
+        """Returns the shape for which the placement of its stack is read."""
         blocks = {f"{self.KIND}_blocks": self.blocks, "loops": self.loops}
         shape = StackShape(
             kind=self.KIND, width=self.width, ffn_width=self.ffn_width, heads=self.heads, **blocks
@@ -265,7 +269,7 @@ class EncoderDecoder(nn.Module):
 
 
 def stack_shape(config: ModelConfig, kind: Literal["encoder", "decoder"]) -> StackShape:
-    """What the placement of one of its stacks is read for."""
+    """Returns the shape for which the placement of one of its stacks is read."""
     shape = StackShape(
         kind=kind,
         width=config.width,

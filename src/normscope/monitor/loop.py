@@ -124,8 +124,8 @@ class LoopMonitor:
         )
 
     def stepped(self, update: int) -> dict[str, float]:
-        """What `Monitor.stepped` says after the optimiser's step; {} where the update was not
-        measured.
+        """Returns the measurements of `Monitor.stepped` after the optimiser's step; {} where the
+        update was not measured.
         """
         return {} if self._monitor is None else self._monitor.stepped(update)
 

@@ -213,8 +213,8 @@ class Monitor:
 
     model: nn.Module
     inputs: Inputs | None = None
-    """What the model is called with, as `find_stacks` takes it; None: every measurement brings its
-    own.
+    """The inputs that the model is called with, as `find_stacks` takes them; None: every
+    measurement brings its own.
     """
     every_updates: int = 100
     _stacks: tuple[Stack, ...] = field(default=(), init=False)
@@ -279,8 +279,8 @@ class Monitor:
         return found
 
     def stepped(self, update: int) -> dict[str, float]:
-        """How far the optimiser's step moved the matrices of each sub-layer; {} where the update
-        was not measured.
+        """Measures how far the optimiser's step moved the matrices of each sub-layer; {} where the
+        update was not measured.
 
         To be called after the step of the same update: `…/update_norm` is the norm of what was
         added, `…/update_ratio` that norm over the weights' own before, which matrices that are 0
@@ -318,7 +318,7 @@ class _BeforeStep:
 
 
 def check_every(every_updates: int) -> None:
-    """Raises ValueError unless it is at least 1."""
+    """Checks the interval of measurements. Raises ValueError unless it is at least 1."""
     if every_updates < 1:
         raise ValueError(
             f"every_updates={every_updates}: measure every 1st, 2nd, … update; leave the monitor "
@@ -327,5 +327,7 @@ def check_every(every_updates: int) -> None:
 
 
 def is_due(update: int, every_updates: int) -> bool:
-    """Whether an update, counted from 1, is measured: the first, and every so many after it."""
+    """Tells whether an update, counted from 1, is measured: the first, and every so many after
+    it.
+    """
     return (update - 1) % every_updates == 0

@@ -14,11 +14,11 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
 UPDATES = 10_000
-"""That are looked at: longer than nearly every warm-up."""
+"""The number of updates that are examined: longer than nearly every warm-up."""
 
 
 class _Groups:
-    """What a scheduler sees of an optimiser: its groups, without their weights."""
+    """The part of an optimiser that a scheduler sees: its groups, without their weights."""
 
     def __init__(self, groups: Sequence[dict[str, Any]]) -> None:
         self.param_groups = [dict(group, params=[]) for group in groups]
@@ -43,7 +43,7 @@ class RateCourse:
     """The largest of all groups, before each update from the first; as many as the scheduler
     gives, at most `UPDATES`."""
     peaks: tuple[float, ...]
-    """Of each group the largest."""
+    """The largest rate of each group."""
 
     @property
     def peak(self) -> float:
@@ -52,7 +52,7 @@ class RateCourse:
 
     @property
     def warmup_updates(self) -> int:
-        """How many updates are made before one at the peak, within a thousandth of it."""
+        """The number of updates before the first one at the peak, within a thousandth of it."""
         return next(n for n, rate in enumerate(self.rates) if rate >= self.peak * (1 - 1e-3))
 
     @property

@@ -1,6 +1,7 @@
-"""What each parameter of a model is for (its role), and the rate and decay that a role may have of
-its own; and what clipping leaves of a group's rate: an update whose gradient is always clipped is
-that of a smaller one."""
+"""The role of each parameter of a model, and the rate and decay that a role may have of its own;
+and what clipping leaves of a group's rate: an update whose gradient is always clipped is that of a
+smaller one.
+"""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -74,18 +75,18 @@ _NO_DECAY = GroupConfig(weight_decay=0.0)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupsConfig:
-    """By role. Nobody means a decay to pull gains, gates and biases to 0: they have none unless
-    asked for.
+    """The settings by role. Nobody means a decay to pull gains, gates and biases to 0: they have
+    none unless asked for.
     """
 
     embedding: GroupConfig = GroupConfig()
     """Tables of rows, of tokens and of learned positions; tied to the output where that is tied."""
     matrix: GroupConfig = GroupConfig()
-    """Of attention and feed-forward."""
+    """The matrices of attention and feed-forward."""
     norm: GroupConfig = _NO_DECAY
     """Gains and shifts of norms."""
     gate: GroupConfig = _NO_DECAY
-    """What a placement's formula has of its own: scales, gates, mixing weights."""
+    """The own numbers of a placement's formula: scales, gates, mixing weights."""
     bias: GroupConfig = _NO_DECAY
     head: GroupConfig = GroupConfig()
     """Matrices between the last hidden states and a loss."""
@@ -180,7 +181,7 @@ class Clipping:
     """One update with gradient clipping. Raises ValueError for numbers that are not positive."""
 
     gradient_norm: float
-    """Of the whole gradient, before it is clipped; inf for one that overflowed."""
+    """The norm of the whole gradient, before it is clipped; inf for one that overflowed."""
     clip_norm: float
     """Largest norm that the gradient keeps; inf for no clipping."""
     rate: float
@@ -200,7 +201,7 @@ class Clipping:
 
     @property
     def factor(self) -> float:
-        """What the gradient is multiplied with; 1 where it is not clipped."""
+        """The factor of the gradient; 1 where it is not clipped."""
         return min(1.0, self.clip_norm / self.gradient_norm)
 
     @property
@@ -225,12 +226,12 @@ class Clipping:
 
     @property
     def is_far_below(self) -> bool:
-        """Whether the clip is a thousand times below the gradient."""
+        """True where the clip is a thousand times below the gradient."""
         return self.factor * HIDDEN <= 1
 
     @property
     def hides_rate(self) -> bool:
-        """Whether the updates are those of a rate a thousand times smaller."""
+        """True where the updates are those of a rate a thousand times smaller."""
         return self.effective_rate * HIDDEN <= self.rate
 
 

@@ -79,9 +79,9 @@ class _OptimizerEntry:
     """An optimiser of the list."""
 
     make: Callable[[_Groups, "OptimizerConfig"], torch.optim.Optimizer]
-    """Over parameter groups that have their rates and decays already."""
+    """The function that makes it over parameter groups that have their rates and decays already."""
     usual_momentum: float = 0.0
-    """What it is measured with where nobody says."""
+    """The momentum with which it is measured where nobody gives one."""
     usual_weight_decay: float = 0.0
     """The same, where a whole training is measured."""
 
@@ -149,7 +149,7 @@ class OptimizerConfig:
     """adam, sgd, radam: added to the gradient (L2); adamw, lion, muon: decoupled, times the rate,
     as fairseq's adam. Norms, gates and biases have none unless `groups` says so."""
     groups: GroupsConfig = field(default_factory=GroupsConfig)
-    """What parameters of one role have of their own."""
+    """The settings that parameters of one role have of their own."""
 
     def __post_init__(self) -> None:
         check_choices(self)

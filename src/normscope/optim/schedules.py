@@ -16,7 +16,7 @@ Decay = Literal[
 ]
 
 WITH_AN_END: tuple[Decay, ...] = ("linear", "cosine", "wsd")
-"""Those that depend on the length of the run."""
+"""The decays that depend on the length of the run."""
 
 
 def linear_warmup(update: int, *, warmup_updates: int) -> float:
@@ -149,7 +149,7 @@ class UpdatesOf:
         return number * self.updates_per_epoch if unit == "epochs" else number
 
     def __call__(self, duration: int | str) -> int:
-        """As `exact`, rounded up."""
+        """Returns the updates of `exact`, rounded up."""
         return math.ceil(self.exact(duration))
 
 
@@ -235,16 +235,16 @@ def summed_factor(schedule: ScheduleConfig, *, updates: int, horizon_updates: in
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdaptiveConfig:
-    """What a scheduled number of a formula follows, such as `post` of pre-to-post; most placements
+    """The schedule of a formula's scheduled number, such as `post` of pre-to-post; most placements
     have none.
     """
 
     start: float = 0.0
-    """Its value before the first update."""
+    """The value before the first update."""
     end: float = 1.0
-    """Its value from the end of the schedule on."""
+    """The value from the end of the schedule on."""
     over: int | str = 4000
-    """How long it takes, in updates (4000) or epochs ("2 epochs")."""
+    """The duration, in updates (4000) or epochs ("2 epochs")."""
     shape: Literal["linear", "cosine"] = "linear"
     """linear: a straight line; cosine: half a cosine, flat at both ends."""
 

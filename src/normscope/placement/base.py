@@ -13,21 +13,22 @@ from types import MappingProxyType
 from typing import Any, ClassVar, Literal, Protocol
 
 Value = Any
-"""What flows along the residual stream: a Tensor (tokens, width), a Symbol, or whatever a further
-reader brings.
+"""A value on the residual stream: a Tensor (tokens, width), a Symbol, or whatever a further reader
+brings.
 """
 
 SQUASHING_SLOPE = 0.5
 """α of DyT and Derf at initialisation, in models and in theory."""
 
 State = Any
-"""What a placement carries from sub-layer to sub-layer: one Value, or a tuple with a part for each
-of its `streams`. A part may itself be a tuple that grows, the history of a placement that reaches
-back over the depth."""
+"""The state that a placement carries from sub-layer to sub-layer: one Value, or a tuple with a part
+for each of its `streams`. A part may itself be a tuple that grows, the history of a placement that
+reaches back over the depth.
+"""
 
 Initial = float | tuple[Any, ...]
-"""Where a parameter starts: a number for all of its entries, or numbers in nested tuples of its
-shape.
+"""The initial value of a parameter: a number for all of its entries, or numbers in nested tuples of
+its shape.
 """
 
 SublayerKind = Literal["attention", "cross_attention", "feed_forward"]
@@ -53,7 +54,7 @@ class StackShape:
     head_width: int = 0
     """0 where the heads share the width."""
     loops: int = 1
-    """How many times in turn its blocks are run, with the same weights each time."""
+    """The number of times in turn that its blocks are run, with the same weights each time."""
 
     @property
     def heads_of_keys(self) -> int:
@@ -105,7 +106,7 @@ class StackShape:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Site:
-    """Where a sub-layer stands: its kind, its block counted from 1, and its stack."""
+    """The place of a sub-layer: its kind, its block counted from 1, and its stack."""
 
     kind: SublayerKind
     block: int
@@ -113,7 +114,7 @@ class Site:
 
     @property
     def number(self) -> int:
-        """Which sub-layer of its stack it is, counted from 1."""
+        """The number of the sub-layer in its stack, counted from 1."""
         kinds = self.stack.kinds
         return (self.block - 1) * len(kinds) + kinds.index(self.kind) + 1
 
@@ -150,9 +151,7 @@ class Norms(Protocol):
 
 
 class End(Protocol):
-    """What stands at an end of a stack, or over the output projection: norms and numbers of its
-    own.
-    """
+    """An end of a stack, or the place over the output projection: norms and numbers of its own."""
 
     @property
     def norm(self) -> Norms: ...
@@ -201,13 +200,15 @@ class Sublayer(End, Protocol):
         std: float = 0.0,
         shared_by_block: bool = False,
     ) -> Value:
-        """As an end's; `shared_by_block`: one for all sub-layers of the block."""
+        """Returns a parameter as an end does; `shared_by_block`: one for all sub-layers of the
+        block.
+        """
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Profiling:
-    """How a placement's profiling batch passes through a stack."""
+    """The way in which a placement's profiling batch passes through a stack."""
 
     in_order: bool = False
     """True where a sub-layer's values are set before the batch reaches it, so that what is measured
@@ -217,23 +218,24 @@ class Profiling:
 
 
 class Placement:
-    """Where normalisation and scaling sit in a stack. Subclass it, write `join`, and `register` it.
+    """A placement of normalisation and scaling in a stack. Subclass it, write `join`, and
+    `register` it.
 
     An instance belongs to one stack and may use its shape (`self.stack`) for constants that depend
     on depth.
     """
 
     name: ClassVar[str]
-    """How users call it, such as `post-ln`."""
+    """The name by which users call it, such as `post-ln`."""
     title: ClassVar[str]
     citation: ClassVar[str]
     year: ClassVar[int]
     gist: ClassVar[str] = ""
-    """What sets it apart, in at most 43 characters, where its formula is longer or says it not; not
-    inherited.
+    """Its distinguishing property, in at most 43 characters, where its formula is longer or does
+    not show it; not inherited.
     """
     models: ClassVar[tuple[ModelKind, ...]] = EVERY_MODEL
-    """Where the formula is defined."""
+    """The kinds of models for which the formula is defined."""
     variant_of: ClassVar[str] = ""
     """The name of the placement of which this is another reading."""
     streams: ClassVar[tuple[str, ...]] = ("x",)
@@ -250,12 +252,14 @@ class Placement:
     vectors lie.
     """
     profiling: ClassVar[Profiling] = Profiling()
-    """How the batch is run that `profiled` takes its variances from, where a placement overrides
+    """The run of the batch from which `profiled` takes its variances, where a placement overrides
     it.
     """
 
     def __init__(self, stack: StackShape) -> None:
-        """Raises ValueError where the placement is not defined for such a model."""
+        """Takes the shape of the stack. Raises ValueError where the placement is not defined for
+        such a model.
+        """
         if stack.model not in self.models:
             raise ValueError(
                 f"placement {self.name!r} is not defined for {stack.model} models, only for "
@@ -264,15 +268,16 @@ class Placement:
         self.stack = stack
 
     def table_rows(self, rows: Value) -> Value:
-        """What looked-up embedding rows become before any constant scales them: themselves, mostly.
+        """Changes looked-up embedding rows before any constant scales them; most placements return
+        them unchanged.
 
         It is all that happens to them beside learned positions (BERT, GPT-2).
         """
         return rows
 
     def input_rows(self, rows: Value) -> Value:
-        """What they become before sinusoidal positions are added (Vaswani et al. 2017, section 3.4:
-        times √d).
+        """Scales embedding rows before sinusoidal positions are added (Vaswani et al. 2017, section
+        3.4: times √d).
         """
         return self.table_rows(rows) * math.sqrt(self.stack.width)
 
@@ -297,8 +302,8 @@ class Placement:
         return state
 
     def output_rows(self, rows: Value, head: End, vocabulary: int) -> Value:
-        """What the rows (vocabulary, width) of the tied output projection become before they meet
-        the hidden state.
+        """Changes the rows (vocabulary, width) of the tied output projection before they meet the
+        hidden state.
         """
         return rows
 
@@ -309,7 +314,7 @@ class Placement:
         return state[0] if isinstance(state, tuple) else state
 
     def gain(self, weight: str, site: Site) -> float:
-        """What the initial standard deviation of a weight matrix is multiplied with.
+        """Returns the factor of a weight matrix's initial standard deviation.
 
         `weight` is one of query, key, value, output (attention), ffn_in, ffn_out.
         """
@@ -334,7 +339,7 @@ class Placement:
 
     @classmethod
     def is_profiled(cls) -> bool:
-        """Whether initial values of the formula's parameters are set from one batch."""
+        """Tells whether initial values of the formula's parameters are set from one batch."""
         return cls.profiled is not Placement.profiled
 
 

@@ -16,7 +16,7 @@ from .base import Value
 from .symbol import Symbol, number
 
 Number = Any
-"""What multiplies a value: a float, a parameter, or a number of a token."""
+"""A factor of a value: a float, a parameter, or a number of a token."""
 
 
 def _nobody(operation: str, value: object) -> TypeError:

@@ -62,7 +62,9 @@ class _Naming:
         return [*found, f"{name} ← {self._rewritten(expression)}"]
 
     def _uses(self, expressions: Sequence[Symbol]) -> tuple[dict[int, int], dict[int, Symbol]]:
-        """How often each value is used, and the values that have F in them, each after its own."""
+        """Counts the uses of each value, and lists the values that have F in them, each after its
+        own.
+        """
         uses: dict[int, int] = {}
         nodes: dict[int, Symbol] = {}
 
@@ -126,8 +128,8 @@ _Writer = Callable[[_Changes, bool], list[str]]
 
 
 def formula(placement: type[Placement], stack: StackShape | None = None) -> str:
-    """What one sub-layer does to the state, or the whole block where the placement reaches across
-    sub-layers.
+    """Returns the formula of one sub-layer, or of the whole block where the placement reaches
+    across sub-layers.
 
     Where blocks differ, each kind with the blocks it holds for; the stack's ends where they add
     something.
@@ -141,8 +143,9 @@ def lines(placement: type[Placement], stack: StackShape | None = None) -> list[s
 
 
 def brief_lines(placement: type[Placement], stack: StackShape | None = None) -> list[str]:
-    """As `lines`, in a few: without what numbers of a token are computed as, and of more than two
-    streams or kinds of block the first, with how many are left out."""
+    """Returns fewer lines than `lines`: without the expressions of a token's numbers, and for more
+    than two streams or kinds of block the first, with the number of those left out.
+    """
     return _lines(placement, stack or shown_stack(placement), _BRIEF)
 
 
@@ -208,7 +211,7 @@ def _first_assignments(changed: _Changes, first: bool) -> list[str]:
 
 
 def _first_of_many(count: int) -> int:
-    """Of two both; of more the first."""
+    """Returns how many of so many kinds are shown: both of two, and the first of more."""
     return count if count <= 2 else 1
 
 
@@ -235,13 +238,13 @@ def _written(changed: _Changes, first: bool) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class _Length:
-    """How much of a formula is printed."""
+    """The extent to which a formula is printed."""
 
     defined: Callable[[Sequence[Symbol]], list[str]]
     """Statements for what an output is made of."""
     writes: _Writer
     shown: Callable[[int], int]
-    """Of so many kinds of block, how many are printed."""
+    """The number of kinds of block that are printed, of so many."""
 
 
 _WHOLE = _Length(meanings, _assignments, lambda count: count)

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Literal, cast
 from .base import Placement, Site, StackShape, State, Sublayer, Value
 
 SUFFIX = "qk-norm"
-"""What stands after a placement's name and a plus sign."""
+"""The words after a placement's name and a plus sign."""
 _KINDS = ("rms", "layer", "unit")
 _WHERE = ("before", "after")
 _WORDS = ("head", "whole", *_KINDS, *_WHERE)
@@ -20,10 +20,12 @@ _WORDS = ("head", "whole", *_KINDS, *_WHERE)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueryKeyNorm:
-    """Which norm queries and keys get, over what, and on which side of rotary positions."""
+    """The norm of queries and keys, its extent, and its side of rotary positions."""
 
     whole: bool = False
-    """Over all heads together, as OLMo 2; else each head on its own, as Qwen 3 and Gemma 3."""
+    """True for a norm over all heads together, as in OLMo 2; else each head has its own, as in Qwen
+    3 and Gemma 3.
+    """
     kind: Literal["as-model", "rms", "layer", "unit"] = "as-model"
     """unit: x / ‖x‖ with one trained number for all features, √(its width) at first."""
     after: bool = False
@@ -32,7 +34,9 @@ class QueryKeyNorm:
 
     @classmethod
     def named(cls, words: str) -> "QueryKeyNorm":
-        """From words joined by hyphens, in any order. Raises ValueError for others."""
+        """Makes the norm that words joined by hyphens, in any order, describe. Raises ValueError
+        for other words.
+        """
         asked = words.replace("-norm", "").split("-") if words else []
         unknown = [word for word in asked if word not in _WORDS]
         kinds = [word for word in asked if word in _KINDS]
@@ -54,7 +58,7 @@ class QueryKeyNorm:
 
     @property
     def name(self) -> str:
-        """As it stands after the plus sign."""
+        """The name as it stands after the plus sign."""
         words = [SUFFIX]
         if self.whole:
             words.append("whole")

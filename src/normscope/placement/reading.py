@@ -13,7 +13,7 @@ from .symbol import Symbol, SymbolEnd, SymbolState, SymbolSublayer, symbol_subla
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """What a placement's formula asks for in one stack."""
+    """The parameters and numbers that a placement's formula asks for in one stack."""
 
     start: SymbolEnd
     blocks: tuple[tuple[SymbolSublayer, ...], ...]
@@ -21,7 +21,7 @@ class Reading:
 
     @property
     def schedules(self) -> dict[str, float]:
-        """Every number that follows a schedule, with its value before the first update."""
+        """The numbers that follow a schedule, each with its value before the first update."""
         everyone = (
             self.start,
             *(sublayer for block in self.blocks for sublayer in block),
@@ -59,8 +59,8 @@ def read(placement: Placement, kinds: Sequence[SublayerKind] | None = None) -> R
 
 
 def formula_fault(placement: type[Placement]) -> str:
-    """Why no model can be made of the formula, whatever its size; empty where a small stack of it
-    can be read.
+    """Returns the reason why no model can be made of the formula, whatever its size; empty where a
+    small stack of it can be read.
 
     What depends on the size of a stack is left to whoever reads that stack.
     """
@@ -94,13 +94,13 @@ class Step(NamedTuple):
     """The streams by their names."""
     sublayers: tuple[SymbolSublayer, ...]
     after: State
-    """As expressions of those names."""
+    """The state after the block, as expressions of those names."""
 
 
 def walk(
     placement: Placement, started: State, kinds: Sequence[SublayerKind] | None = None
 ) -> Iterator[Step]:
-    """Every block of the stack in order, from the state that `start` gave.
+    """Yields every block of the stack in order, from the state that `start` gave.
 
     kinds: as `read` takes them. Sub-layers are printed under their kinds.
     """
@@ -114,7 +114,7 @@ def walk(
 
 
 def read_head(placement: Placement, vocabulary: int) -> SymbolEnd:
-    """What the formula asks for over a tied output projection of so many rows."""
+    """Returns what the formula asks for over a tied output projection of so many rows."""
     head = SymbolEnd()
     placement.output_rows(Symbol("E", (), placement.stack.width), head, vocabulary)
     return head

@@ -13,20 +13,20 @@ from .reading import formula_fault
 
 _REGISTRY: dict[str, type[Placement]] = {}
 _READ: set[type[Placement]] = set()
-"""Those of users' own whose formula has been read."""
+"""The users' own placements whose formula has been read."""
 
 
 class StandIn(Placement):
-    """In the place of one whose file was not run: runs that have it can be read, and no model of it
-    be built.
+    """A stand-in for a placement whose file was not run: runs that have it can be read, but no
+    model of it can be built.
     """
 
     citation = ""
     year = 0
     file: ClassVar[str]
-    """Which is said to register it."""
+    """The file that is said to register it."""
     shown: ClassVar[str]
-    """What stands in the place of its formula."""
+    """The text in the place of its formula."""
 
     def __init__(self, stack: StackShape) -> None:
         raise ValueError(
@@ -36,7 +36,7 @@ class StandIn(Placement):
 
 
 class AsBuilt(StandIn):
-    """What a user's model has as its own code builds it, whatever that is."""
+    """The placement of a user's model as its own code builds it, whatever that is."""
 
     name = "own"
     title = "Own"

@@ -12,13 +12,13 @@ from .base import Placement, Site, StackShape, SublayerKind
 
 @dataclass(frozen=True, slots=True)
 class Draw:
-    """How the entries of a weight matrix (out, in) are drawn; a placement's gain multiplies
+    """A distribution of the entries of a weight matrix (out, in); a placement's gain multiplies
     them.
     """
 
     size: Callable[[float, int, int], float]
-    """From the gain and the numbers of rows and columns: the standard deviation, or the bound of a
-    uniform one.
+    """The function from the gain and the numbers of rows and columns to the standard deviation, or
+    the bound of a uniform one.
     """
     of: Literal["normal", "uniform", "zeros", "identity"] = "normal"
 
@@ -45,14 +45,14 @@ _BY_FAN_OUT = Draw(lambda gain, rows, columns: gain * rows**-0.5)
 _SMALL = Draw(lambda gain, rows, columns: gain * math.sqrt(2 / (5 * columns)))
 _SMALL_BY_FAN_OUT = Draw(lambda gain, rows, columns: gain * math.sqrt(2 / (5 * rows)))
 BERT = Draw(lambda gain, rows, columns: gain * 0.02)
-"""Of tables without a √d and of heads, in BERT and GPT-2 alike, whatever the scheme of the
+"""The draw of tables without a √d and of heads, in BERT and GPT-2 alike, whatever the scheme of the
 blocks.
 """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scheme:
-    """How every weight matrix is drawn, and which of them have a bias drawn as torch's default;
+    """The initial distributions of all weight matrices, and the biases drawn as torch's default;
     other biases are 0.
     """
 
@@ -138,7 +138,7 @@ def weights_of(kind: SublayerKind) -> tuple[str, ...]:
 
 
 def weight_std(placement: Placement, weight: str, site: Site, scheme: str = "") -> float:
-    """Of the entries of one weight matrix before the first update, biases apart.
+    """Returns the standard deviation of the entries of one weight matrix before the first update.
 
     scheme: a name of SCHEMES; without it, the one of the placement's source.
     """
@@ -152,8 +152,8 @@ def weight_std(placement: Placement, weight: str, site: Site, scheme: str = "") 
 
 
 def embedding_std(placement: Placement, scheme: str = "") -> float:
-    """Of the entries of the embedding before the first update, before the placement scales its
-    rows.
+    """Returns the standard deviation of the embedding's entries before the first update, before the
+    placement scales its rows.
     """
     # No scheme looks at the size of the vocabulary.
     shape = (1000, placement.stack.width)

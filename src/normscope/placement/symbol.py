@@ -26,13 +26,15 @@ class Symbol:
     applies_f: bool = False
     """True of the application of a sub-layer."""
     values: "tuple[Symbol, ...]" = ()
-    """What attention over depth reads, each value on its own; printed, they share one name."""
+    """The values that attention over depth reads, each on its own; printed, they share one name."""
     shape: tuple[int, ...] = ()
-    """Of a parameter; of a number of a token, () or that of one number for each feature."""
+    """The shape of a parameter; for a number of a token, () or that of one number for each
+    feature.
+    """
     meaning: str = ""
-    """Of a number of a token: what it and its neighbours, which share a name, are computed as."""
+    """The expression of a number of a token, with its neighbours, which share a name."""
     reads: "tuple[Symbol, ...]" = ()
-    """Of a number of a token: the values that it is computed from."""
+    """The values from which a number of a token is computed."""
 
     def __str__(self) -> str:
         if not self.arguments:
@@ -56,16 +58,18 @@ class Symbol:
         return f"{left._inside(self.op, 0)} {self.op} {right._inside(self.op, self.op in '-/')}"
 
     def same_name(self, other: "Symbol") -> bool:
-        """Whether both are the same name standing alone, such as a stream that a block hands on."""
+        """Tells whether both are the same name standing alone, such as a stream that a block passes
+        on.
+        """
         return self.op == other.op and not self.arguments and not other.arguments
 
     @property
     def shared_name(self) -> str:
-        """Of a number of a token: its name without its own place, which its neighbours share."""
+        """The name of a number of a token without its own place, which its neighbours share."""
         return re.sub(r"_\d+$", "", self.op)
 
     def addends(self) -> "Iterator[Symbol]":
-        """Of a weighted sum: each weight times its value."""
+        """Yields the addends of a weighted sum: each weight times its value."""
         for weight, value in zip(self.arguments[::2], self.arguments[1::2], strict=True):
             yield weight * value
 
@@ -140,7 +144,7 @@ class ParameterSpec:
 
 
 def _shape(numbers: Initial) -> tuple[int, ...]:
-    """Of nested tuples; (-1,) stands for rows that differ."""
+    """Returns the shape of nested tuples; (-1,) stands for rows that differ."""
     if not isinstance(numbers, tuple):
         return ()
     rows = {_shape(row) for row in numbers}
@@ -156,7 +160,7 @@ class _SymbolNorms:
         self.widths: dict[str, int] = {}
         self.grouped: set[str] = set()
         self.uses = 0
-        """How often a norm was applied, whichever it was."""
+        """The number of norms that were applied, of any kind."""
 
     def __call__(self, x: Symbol, /, *, groups: int | None = None) -> Symbol:
         return self._apply("main", "norm", x, groups)
@@ -212,7 +216,7 @@ class SymbolSublayer(SymbolEnd):
     inner_widths: dict[str, int]
     printed: str = "F"
     used_places: set[str] = field(default_factory=set)
-    """Where within F the formula applies a function."""
+    """The places within F where the formula applies a function."""
 
     def __call__(self, x: Symbol, /, **inside: Callable[[Symbol], Symbol]) -> Symbol:
         refuse_unknown_places(self.site, inside, self.inner_widths)

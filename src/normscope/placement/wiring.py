@@ -30,8 +30,8 @@ class Box:
 
 @dataclass(frozen=True, slots=True)
 class Wire:
-    """From the box with index `source` to a later one, `target`; `subtracted` where a difference
-    takes it off.
+    """A wire from the box with index `source` to a later one, `target`; `subtracted` where a
+    difference takes it off.
     """
 
     source: int
@@ -60,8 +60,8 @@ class Wiring:
 
 
 def wirings(placement: Placement) -> list[Wiring]:
-    """Every kind of block with the blocks it holds for; the ends of the stack where the formula
-    does something there.
+    """Returns every kind of block with the blocks it holds for, and the ends of the stack where the
+    formula does something there.
 
     A stream that nothing ever reads is left out.
     """
@@ -103,8 +103,8 @@ def _by_name(names: tuple[str, ...], state: State) -> dict[str, SymbolState]:
 def _graph(
     title: str, before: Mapping[str, SymbolState], after: Mapping[str, SymbolState]
 ) -> Wiring:
-    """What computes the parts `after` from the parts `before`, without the inputs that nothing
-    needs.
+    """Returns the wiring that computes the parts `after` from the parts `before`, without the
+    inputs that nothing needs.
     """
     builder = _Builder()
     for name, part in before.items():
@@ -225,7 +225,7 @@ class _Builder:
 
 
 def _with_number(symbol: Symbol) -> str:
-    """What an operator does with a number or a parameter: "× 2", "÷ √l", "1 -"."""
+    """Writes what an operator does with a number or a parameter: "× 2", "÷ √l", "1 -"."""
     left, right = symbol.arguments
     sign = {"·": "×", "/": "÷"}.get(symbol.op, symbol.op)
     number = left if right.width else right
@@ -247,7 +247,9 @@ def _weights(weights: Sequence[Symbol]) -> tuple[str, ...]:
 
 
 def _shared_name(weight: Symbol) -> str:
-    """What the entries of a parameter are entries of; other numbers as they are."""
+    """Returns the name of the parameter of which a weight is an entry; other numbers as they
+    are.
+    """
     return str(weight) if weight.arguments else re.sub(r"_\d+$", "", weight.op)
 
 

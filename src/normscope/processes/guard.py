@@ -31,7 +31,8 @@ def keep_to_asked() -> None:
 
 
 def keep_to(folder: str, scratch: str, told: str) -> None:
-    """Has this process run no Python file that lies outside of `folder` and of what is installed.
+    """Keeps this process from running Python files that lie outside of `folder` and of what is
+    installed.
 
     scratch: a folder whose files may run unnamed, as compilers write them. told: the file to which
     the names go, for `CodeRun.read`.
@@ -75,7 +76,7 @@ def keep_to(folder: str, scratch: str, told: str) -> None:
 
 
 def _installed() -> tuple[str, ...]:
-    """Where installed packages lie, the standard library, and NormScope."""
+    """Returns the folders of installed packages, of the standard library, and of NormScope."""
     names = ("stdlib", "platstdlib", "purelib", "platlib")
     found = [sysconfig.get_path(name) for name in names]
     found += [*site.getsitepackages(), site.getusersitepackages()]

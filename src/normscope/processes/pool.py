@@ -26,7 +26,7 @@ _PATIENCE_SECONDS = 2.0
 
 
 class _GivenUp(BaseException):
-    """What a process of a pool makes is no longer wanted; no Exception, so that nothing takes it
+    """A request to give up what a process of a pool makes; no Exception, so that nothing takes it
     for a failure of its own.
     """
 
@@ -72,7 +72,7 @@ def ending_pool(processes: int, prepare: Callable[[], None] | None = None) -> It
 
 
 def _give_up(processes: list[BaseProcess]) -> None:
-    """Has every process end: asked first, and by SIGTERM where it does not hear."""
+    """Ends every process: asks it first, and sends SIGTERM where it does not hear."""
     for process in processes:
         _send(process, _GIVE_UP)
     until = time.monotonic() + _PATIENCE_SECONDS
@@ -93,9 +93,9 @@ def _send(process: BaseProcess, number: int) -> None:
 
 
 _working = False
-"""Whether this process, one of a pool, makes something that it can give up."""
+"""True while this process, one of a pool, makes something that it can give up."""
 _unwanted = False
-"""Whether it was asked to."""
+"""True once it was asked to."""
 
 
 def _begin(prepare: Callable[[], None] | None) -> None:
@@ -124,7 +124,9 @@ def _noted(number: int, frame: FrameType | None) -> None:
 
 
 def _done(function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
-    """What the function gives; None where it is no longer wanted, which nobody asks for."""
+    """Returns what the function returns; None where it is no longer wanted, which nobody asks
+    for.
+    """
     global _working
     try:
         _working = True

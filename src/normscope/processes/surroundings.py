@@ -1,5 +1,5 @@
-"""What a process knows of those around it: others of one training, the command that started it, and
-who has a folder.
+"""The surroundings of a process: others of one training, the command that started it, and who has a
+folder.
 
 A lock lets one process at a time work in a folder; it ends with the process that holds it, and says
 who holds it. The folder itself is locked too, where the file system can: a lock file that somebody
@@ -25,21 +25,23 @@ _VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")
 
 
 def interpreter() -> list[str]:
-    """What our processes are started by: without -P, files of the current folder would stand for
-    modules.
+    """Returns the words that start our processes: without -P, files of the current folder would
+    stand for modules.
     """
     return [sys.executable, "-P"]
 
 
 def launched_together() -> int:
-    """How many processes torchrun, or a launcher that sets the same, has started for one training;
-    1 without it.
+    """Returns how many processes torchrun, or a launcher that sets the same, has started for one
+    training; 1 without it.
     """
     return int(os.environ["WORLD_SIZE"]) if all(name in os.environ for name in _VARIABLES) else 1
 
 
 def rank_of_environment() -> int:
-    """Which of them this process is, counted from 0 over all machines; 0 for one that is alone."""
+    """Returns the number of this process among them, counted from 0 over all machines; 0 for one
+    that is alone.
+    """
     return int(os.environ["RANK"]) if launched_together() > 1 else 0
 
 
@@ -54,8 +56,8 @@ def with_lifeline(environment: dict[str, str]) -> dict[str, str]:
 
 
 def hold_lifeline() -> None:
-    """Have this process asked to stop, as SIGTERM does, when the one that started it
-    `with_lifeline` is gone.
+    """Has this process asked to stop, as SIGTERM does, when the one that started it `with_lifeline`
+    is gone.
     """
     # Its own processes have other parents.
     if (parent := os.environ.pop(VARIABLE, None)) is not None:
@@ -74,8 +76,8 @@ _TRIES, _TRY_SECONDS = 5, 0.02
 
 
 class Held(Exception):
-    """Another process works in the folder. `holder` is " (PID on HOST, since TIME)", or empty where
-    it is not known.
+    """The error that another process works in the folder. `holder` is " (PID on HOST, since TIME)",
+    or empty where it is not known.
     """
 
     def __init__(self, holder: str) -> None:
@@ -111,7 +113,9 @@ def hold(folder: Path) -> Iterator[None]:
 
 
 def _lock(descriptor: int) -> None:
-    """Raises BlockingIOError where another process has it for longer than one that only looks."""
+    """Takes the lock. Raises BlockingIOError where another process has it for longer than one that
+    only looks.
+    """
     for tries_left in reversed(range(_TRIES)):
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -134,7 +138,8 @@ def _unless_held() -> Iterator[None]:
 
 
 def is_held(folder: Path) -> bool:
-    """Whether another process works in this folder, such as one that trains the run that it holds.
+    """Tells whether another process works in this folder, such as one that trains the run that it
+    holds.
 
     For the moment of the question the lock is shared; a process that asks for it then tries again.
     """

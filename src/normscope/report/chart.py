@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 Kind = Literal["measured", "predicted", "claimed", "points"]
-"""How a curve was come by, and so how it looks: a line, dashed, dotted, or points without an
+"""The origin of a curve, which decides its look: a line, dashed, dotted, or points without an
 order.
 """
 
@@ -33,25 +33,28 @@ class Series:
     """
     x: Sequence[float] = ()
     y: Sequence[float | None] = ()
-    """Where there are `rows`, their mean."""
+    """The values; where there are `rows`, their mean."""
     low: Sequence[float | None] = ()
-    """With `high` a band: a confidence interval or a range, which the caption names."""
+    """The lower edge of a band, with `high`: a confidence interval or a range, which the caption
+    names.
+    """
     high: Sequence[float | None] = ()
     variant: int = 0
-    """Which dash and marker a measured one has."""
+    """The number of the dash and marker that a measured one has."""
     crosses: Sequence[tuple[float, float | None]] = ()
     """Points to be marked; None in y is the upper edge."""
     rows: Sequence[Sequence[float | None]] = ()
-    """Of each seed, which a page smooths one by one."""
+    """The values of each seed, which a page smooths one by one."""
     seeds: Sequence[int] = ()
     further: Mapping[str, Sequence[float]] = field(default_factory=dict)
-    """What else the points may stand over, by quantity."""
+    """The other quantities that the points may be drawn over, by name."""
     facets: Mapping[str, str] = field(default_factory=dict)
-    """By what a reader may choose, such as {"Placement": "Post-LN"}: curves of one label and the
-    same facets are switched on and off as one all over a page, those without any in their figure.
+    """The values by which a reader may choose, such as {"Placement": "Post-LN"}: curves of one
+    label and the same facets are switched on and off together all over a page, those without any in
+    their figure.
     """
     shown: bool = True
-    """Whether it is drawn at first."""
+    """True where it is drawn at first."""
     frame: int | None = None
     """The position of the chart's slider that it is drawn at; None at each."""
     lights: Sequence[str] = ()
@@ -86,4 +89,4 @@ class Panel:
     frames: Sequence[str] = ()
     """Positions of a slider, such as "update 0"; those of `Series.frame`."""
     crossed: str = ""
-    """What crosses mean, where there are some."""
+    """The meaning of crosses, where there are some."""

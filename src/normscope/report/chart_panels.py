@@ -1,5 +1,5 @@
-"""What pictures draw of curves over many updates and seeds: few points of each, and a chart as
-panels of means.
+"""The pictures of curves over many updates and seeds: few points of each, and a chart as panels of
+means.
 
 Where a chart has more placements than there are hues, each has a panel of its own.
 """
@@ -17,16 +17,16 @@ from .svg import HUES
 # S = seeds, U = updates, X = points of a curve
 
 _CEILING = 1.5
-"""In panels side by side losses above so many times the level are cut off: a diverged run must not
-flatten them all.
+"""The factor of the level above which losses in panels side by side are cut off: a diverged run
+must not flatten them all.
 """
 _MARGIN = 0.06
 _LEAST_EXPONENT = -300
-"""Of a logarithmic axis: below it doubles lose their digits."""
+"""The least exponent of a logarithmic axis: below it doubles lose their digits."""
 _MOST_POINTS = 60
 """About so many are drawn a curve: the lowest and the highest of every stretch."""
 _MOST_NAMES = 4
-"""Of curves that share a line, by which it is called."""
+"""The largest number of names by which curves that share a line are called."""
 
 
 def kept(values_SU: NDArray[np.float64], most: int) -> list[int]:
@@ -65,7 +65,7 @@ def seed_table(rows: Sequence[Sequence[float]], length: int) -> NDArray[np.float
 
 
 def seed_mean(values_SU: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Over the seeds that have a value; NaN where none has, without the warning of
+    """Returns the mean over the seeds that have a value; NaN where none has, without the warning of
     `numpy.nanmean`.
     """
     here_SU = np.isfinite(values_SU)
@@ -123,7 +123,7 @@ def chart_panels(panel: Panel) -> list[Panel]:
 
 
 def too_many(groups: Collection[str]) -> bool:
-    """Whether one picture would have to give two groups the same hue."""
+    """Tells whether one picture would have to give two groups the same hue."""
     return len(groups) > len(HUES)
 
 
@@ -166,7 +166,7 @@ def _bundle(several: Sequence[Series]) -> Series:
 
 
 def finite(value: float) -> float | None:
-    """None for what is not."""
+    """Returns the value, or None where it is not finite."""
     return float(value) if math.isfinite(value) else None
 
 

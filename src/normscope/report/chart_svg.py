@@ -40,25 +40,25 @@ VARIANTS: Sequence[tuple[Any, str]] = (
 hues.
 """
 _FURTHER_DASHES = ((0, (1.5, 1.3)), (0, (7, 1.5, 1.5, 1.5)), (0, (9, 2)))
-"""Of predictions, where there are more of them than hues: one for each further round of the
-hues.
+"""The dashes of predictions, where there are more of them than hues: one for each further round of
+the hues.
 """
 _PANEL_WIDTH_INCHES = 4.6
 _PANEL_HEIGHT_INCHES = 3.2
 _LEGEND_ROW_INCHES = 0.24
 _MOST_MARKERS = 17
 _LETTER_INCHES, _LEGEND_HANDLE_INCHES = 0.09, 0.85
-"""Of the legend's text, a little more than the mean of its font; and of a line before it, with the
-gaps.
+"""The width in inches of a letter of the legend, a little more than the mean of its font; and of a
+line before it, with the gaps.
 """
 
 
 _LABEL_CHARACTERS = 40
-"""With two blanks each, that stand beside each other below a panel."""
+"""The letters of labels, with two blanks each, that have room beside each other below a panel."""
 
 
 def panels_svg(panels: Sequence[Panel], *, title: str, columns: int = 2) -> str:
-    """As `panels_figure`, as SVG text that is described in words."""
+    """Returns the figure of `panels_figure` as SVG text, with a description in words."""
     figure = panels_figure(panels, columns=columns)
     with house_style():
         return to_svg(

@@ -1,5 +1,5 @@
-"""How a page that can be explored is put together: templates, styles, its script and policy, and
-its charts as JSON.
+"""The assembly of a page that can be explored: templates, styles, its script and policy, and its
+charts as JSON.
 
 Numbers are short, and no character of the data could end its element.
 """
@@ -108,11 +108,11 @@ def _hash(text: str) -> str:
 _DIGITS = 4
 """Significant digits of a value: more cannot be read off a chart or its crosshair."""
 _SHARE = 1e-4
-"""How far a column may lie from a fixed share of the first: epochs are recorded to four
-decimals.
+"""The deviation of a column from a fixed share of the first that is allowed: epochs are recorded to
+four decimals.
 """
 _LEAST = 1e-290
-"""Of a value that is written in multiples of a unit: doubles have no units far below it."""
+"""The least value that is written in multiples of a unit: doubles have no units far below it."""
 _REACH = 9.0
 """Largest over smallest value of a line that is written in multiples of a unit."""
 _ROOM = 1.05
@@ -121,7 +121,7 @@ _UNSAFE = {ord(sign): f"\\u{ord(sign):04x}" for sign in "<>&'"}
 
 
 _MARKS: Mapping[Kind, str] = {"predicted": "dashed", "claimed": "dotted", "points": "points"}
-"""By kind, what the script draws in place of a line."""
+"""The mark that the script draws in place of a line, by kind."""
 
 
 def _arm(look: Series) -> dict[str, Any]:
@@ -166,14 +166,14 @@ def encoded(figures: Mapping[str, Sequence[Panel]]) -> str:
 
 
 class _Tables:
-    """What lines stand over, each table once: curves with the same points share theirs."""
+    """The tables that lines are drawn over, each once: curves with the same points share theirs."""
 
     def __init__(self) -> None:
         self.each: list[Mapping[str, Sequence[float]]] = []
         self._places: dict[tuple[tuple[str, tuple[float, ...]], ...], int] = {}
 
     def place(self, table: Mapping[str, Sequence[float]]) -> int:
-        """Of the table in `each`, where it is now."""
+        """Returns the place of a table in `each`, and adds it where it is new."""
         key = tuple((name, tuple(column)) for name, column in table.items())
         if key not in self._places:
             self._places[key] = len(self.each)
@@ -182,7 +182,7 @@ class _Tables:
 
 
 def _switch(figure: str, one: Series) -> tuple[str, ...]:
-    """What is switched on and off as one."""
+    """Returns the key of the curves that are switched on and off together."""
     where = [f"{name}: {value}" for name, value in one.facets.items()] or [figure]
     return (one.label, str(one.hue), str(one.variant), *where)
 

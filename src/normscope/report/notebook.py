@@ -16,7 +16,7 @@ from .svg import CSS_NAMES, inlined
 from .words import printable
 
 LIMIT_BYTES = 100_000
-"""What one output takes at most; a notebook holds many, and is kept under version control."""
+"""The largest size of one output; a notebook holds many, and is kept under version control."""
 _TABLE_BYTES, _CELL_CHARACTERS = 80_000, 600
 _COLOURS = ";".join(f"{name}:{colour}" for colour, name in CSS_NAMES.items())
 

@@ -1,5 +1,5 @@
-"""From a matplotlib figure to short SVG text, described for screen readers and ready for a page in
-two themes.
+"""The way from a matplotlib figure to short SVG text, described for screen readers and ready for a
+page in two themes.
 
 The same figure gives the same bytes. All colours of the room are named here once; `style.css` gives
 their values.
@@ -52,8 +52,8 @@ CSS_NAMES = {PAPER: "--figure", INK: "--ink", GRID: "--grid"} | {
 _FONT = "DejaVu Sans"
 """The font that layouts are computed with; matplotlib brings it along."""
 _FONTS = f"'{_FONT}', 'Bitstream Vera Sans', Verdana, sans-serif"
-"""What a viewer takes: that font, else one whose letters are as wide, else its own, which is rarely
-wider.
+"""The fonts for a viewer: the house's, else one whose letters are as wide, else the viewer's own,
+which is rarely wider.
 """
 
 _RC = {
@@ -89,7 +89,7 @@ class Picture:
     svg: str
     caption: str
     name: str = ""
-    """Of its figure, where its curves can be explored."""
+    """The name of its figure, where its curves can be explored."""
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""How numbers, names and short curves are written wherever people read them: pages, terminal,
+"""The forms of numbers, names and short curves wherever people read them: pages, terminal,
 captions, sentences.
 """
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 MISSING, NON_FINITE = "–", "non-finite"
-"""What stands in place of a number that was not measured, and of NaN and the infinities."""
+"""The words in place of a number that was not measured, and of NaN and the infinities."""
 _PLAIN_FROM, _PLAIN_BELOW = 1e-3, 1e6
 """Sizes that are written without a power of ten."""
 
@@ -66,7 +66,7 @@ def interval(mean: float | None, half_width: float | None, decimals: int = 3) ->
 
 
 def span(values: Sequence[float], decimals: int = 3) -> str:
-    """From the least to the greatest: "−0.500 to 0.250"."""
+    """Writes the range from the least to the greatest: "−0.500 to 0.250"."""
     return f"{number(min(values), decimals)} to {number(max(values), decimals)}"
 
 
@@ -99,16 +99,12 @@ def learning_rate(value: float | None, digits: int = 3) -> str:
 
 
 def rates_command(rate: float | None, *, compared: str = "", optimizer: str = "adam") -> str:
-    """What trains half of a peak rate, the rate and twice it; a ladder that is to be filled in
-    where none is known.
+    """Returns the command that trains half of a peak rate, the rate and twice it; without a rate, a
+    sweep that is to be filled in.
 
     compared: what `normscope compare` is given to train the model; "" where that is not known.
     """
-    rates = (
-        "LOW:HIGH:7"
-        if rate is None
-        else ",".join(learning_rate(factor * rate, 2) for factor in (0.5, 1, 2))
-    )
+    rates = "LOW:HIGH:7" if rate is None else f"around:{learning_rate(rate, 2)}"
     under = "" if optimizer == "adam" else f"--optimizers {optimizer} "
     if not compared:
         return f"`normscope compare` with `{under}--peak-lr {rates}`"
@@ -118,8 +114,8 @@ def rates_command(rate: float | None, *, compared: str = "", optimizer: str = "a
 def surer_rate(
     rate: float | None, *, of: str = "it", compared: str = "", optimizer: str = "adam"
 ) -> str:
-    """How to be surer of a peak rate, in the imperative; docs/decisions.md has the trainings that
-    it stands on.
+    """Returns how to check a peak rate, in the imperative; docs/decisions.md has the trainings that
+    support it.
 
     of: what the rate is called. The others are as of `rates_command`.
     """
@@ -174,8 +170,8 @@ _KINDS = {"cross_attention": "cross-attention", "feed_forward": "feed-forward"}
 
 
 class Tone(StrEnum):
-    """What a verdict sounds like: the class of its dot in the style sheet. The verdict always
-    stands beside it.
+    """The tone of a verdict: the class of its dot in the style sheet. The verdict always stands
+    beside it.
     """
 
     GOOD = "good"
@@ -299,8 +295,8 @@ def _alike(error: UnicodeError) -> tuple[str, int]:
 
 
 def _ascii_letter(letter: str) -> str:
-    """Of a Greek letter the first of its name, of one with an accent that without, else a question
-    mark.
+    """Returns for a Greek letter the first of its name, for one with an accent the letter without
+    it, else a question mark.
     """
     greek = re.match("GREEK (SMALL|CAPITAL) LETTER (.)", unicodedata.name(letter, ""))
     if greek:
@@ -310,8 +306,9 @@ def _ascii_letter(letter: str) -> str:
 
 
 LIKE_LETTERS = "normscope"
-"""How a stream writes what its encoding has not, as `errors`: by like letters, one for one, so that
-lines keep their length."""
+"""The name, for `errors`, of the handler that writes letters which a stream's encoding lacks: by
+similar letters, one for one, so that lines keep their length.
+"""
 codecs.register_error(LIKE_LETTERS, _alike)
 
 _ASCII = codecs.lookup("ascii")
@@ -337,8 +334,6 @@ codecs.register(_named)
 
 
 def writes_like_letters(stream: io.TextIOWrapper) -> None:
-    """Have a stream write a like letter for each that its encoding has not, whoever writes into
-    it.
-    """
+    """Has a stream write a similar letter for each that its encoding lacks, for every writer."""
     is_ascii = codecs.lookup(stream.encoding).name == _ASCII.name
     stream.reconfigure(encoding=ASCII_BY_ANOTHER_NAME if is_ascii else None, errors=LIKE_LETTERS)

@@ -88,7 +88,7 @@ def _with(config: _Config, changes: Mapping[str, Any]) -> _Config:
 _OF_THE_MACHINE = ("device", "precision", "threads", "input_workers")
 """Settings of [train] whose `auto` is what the machine that trains has."""
 _KEPT = ("device", "precision", "threads")
-"""Of these, those that a run keeps on another machine too."""
+"""The settings that a run keeps on another machine too."""
 
 
 def resolve(config: _Config, folder: RunFolder) -> _Config:
@@ -137,7 +137,7 @@ def for_another_machine(config: _Config, folder: RunFolder) -> _Config:
 
 
 def _as_begun(train: TrainConfig, began: TrainConfig | None) -> TrainConfig:
-    """With what a run that has begun keeps in place of `auto`."""
+    """Replaces `auto` by what a run that has begun keeps."""
     if began is None:
         return train
     open_ones = [name for name in _KEPT if getattr(train, name) == "auto"]

@@ -1,5 +1,4 @@
-"""What a training takes of the machine: threads, precision and memory by part, and the arithmetic
-of an update.
+"""The needs of a training: threads, precision and memory by part, and the arithmetic of an update.
 
 A model of which it is asked before the training is begun is built without memory for its weights.
 What its passes keep and compute is measured on a slice of it, of one and of two blocks and few
@@ -46,7 +45,9 @@ def prepare_machine(config: RunConfig, device: torch.device, *, in_parts: bool =
 
 
 def precision_of(config: RunConfig) -> Precision:
-    """What the run computes in; fp32 where a configuration that is not resolved leaves it open."""
+    """Returns the precision of the run; fp32 where a configuration that is not resolved leaves it
+    open.
+    """
     return "fp32" if config.train.precision == "auto" else config.train.precision
 
 
@@ -89,7 +90,7 @@ class Plan:
     """Several where those of an update's batches are added."""
     optimizer: int
     activations: int
-    """What the forward pass of one batch keeps for the backward pass."""
+    """The bytes that the forward pass of one batch keeps for the backward pass."""
     flops_per_update: float
     """Floating-point operations of all batches of an update, forward and backward; a product and a
     sum are two.

@@ -1,4 +1,6 @@
-"""What a run measures over depth while it trains, of a model that several processes may share."""
+"""The measurements that a run makes over depth while it trains, of a model that several processes
+may share.
+"""
 
 import importlib
 import math
@@ -66,5 +68,5 @@ def measured(sharing: Sharing, objective: Objective, train: TrainConfig) -> RunM
 
 
 def _finite(measured: dict[str, float]) -> dict[str, float]:
-    """Without what is not finite, which JSON does not have."""
+    """Leaves out values that are not finite, which JSON does not have."""
     return {name: value for name, value in measured.items() if math.isfinite(value)}

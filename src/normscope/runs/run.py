@@ -80,7 +80,7 @@ def train_run(
 
 
 def _silent(line: str) -> None:
-    """Of a process that another one speaks for."""
+    """Ignores a line, in a process for which another one speaks."""
 
 
 def _resolved(config: RunConfig, folder: RunFolder) -> RunConfig:
@@ -92,7 +92,7 @@ def _resolved(config: RunConfig, folder: RunFolder) -> RunConfig:
 def _over(
     config: RunConfig, folder: RunFolder, from_step: int | None, stop_when: StopRule | None
 ) -> str | None:
-    """In words, why there is nothing to do; None where there is."""
+    """Returns the reason, in words, why there is nothing to do; None where there is something."""
     if from_step is None and configured.is_over(folder, config):
         return f"{folder.path} is finished; nothing to do"
     if from_step is None and stop_when is not None and stop_when.has_stopped(folder):
@@ -105,15 +105,15 @@ def _over(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Opened:
-    """What a run begins or goes on with."""
+    """The parts with which a run begins or goes on."""
 
     corpus: AnyCorpus
     environment: dict[str, Any]
-    """What is written down of the machine."""
+    """The record of the machine."""
     objective: Objective
     model: nn.Module
     device: torch.device
-    """Of this process."""
+    """The device of this process."""
 
 
 def _open(config: RunConfig, group: Group, say: Callable[[str], None]) -> _Opened:

@@ -1,4 +1,6 @@
-"""How the processes that torchrun has started share a run, and which runs cannot be shared."""
+"""The sharing of a run among the processes that torchrun has started, and the runs that cannot be
+shared.
+"""
 
 import hashlib
 

@@ -86,7 +86,7 @@ SCORES = SealedJson(
     made_by="normscope evaluate",
     again="evaluate it again",
 )
-"""What `normscope evaluate --save` writes."""
+"""The kind of file that `normscope evaluate --save` writes."""
 
 
 @with_config(AS_WRITTEN)
@@ -101,8 +101,8 @@ _SCORES: TypeAdapter[_Scores] = TypeAdapter(_Scores)
 
 
 def read_scores(file: Path) -> dict[str, Any]:
-    """What `normscope evaluate --save` has written. Raises UserError for what it does not write,
-    whoever sealed it.
+    """Reads what `normscope evaluate --save` has written. Raises UserError for what it does not
+    write, whoever sealed it.
     """
     try:
         return cast(dict[str, Any], _SCORES.validate_python(SCORES.read(file)))

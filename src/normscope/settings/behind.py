@@ -1,4 +1,4 @@
-"""What a Python file of the user's imports of the user's own code, found without running any."""
+"""The user's own code that a Python file of the user's imports, found without running any."""
 
 import ast
 from collections.abc import Iterator
@@ -64,7 +64,7 @@ def _of_name(name: str, folders: list[Path], relative: bool = False) -> Iterator
 
 
 def _spec(name: str, places: list[str] | None) -> ModuleSpec | None:
-    """Where a module lies; None for what is built in, and for what nothing finds."""
+    """Finds a module's spec; None for built-in modules, and where nothing finds one."""
     try:
         return PathFinder.find_spec(name, places)
     except (ImportError, AttributeError, ValueError, OSError):

@@ -26,7 +26,7 @@ CONFIG_FILE = "config.toml"
 
 
 def is_run(folder: Path) -> bool:
-    """Whether `folder` is a run folder. Raises UserError where the disk does not say."""
+    """Tells whether `folder` is a run folder. Raises UserError where the disk does not say."""
     with disk_errors(f"reading {folder}"):
         return (folder / CONFIG_FILE).is_file()
 
@@ -38,9 +38,9 @@ def refuse_no_run(folder: Path) -> None:
 
 
 _RAN: dict[Path, str] = {}
-"""Every user's file that has run in this process, with the SHA-256 of what has."""
+"""The users' files that have run in this process, each with the SHA-256 of what has."""
 _SAID: set[Path] = set()
-"""Those of them that the user has named, whatever they hold."""
+"""The files that the user has named, whatever they hold."""
 _MODULE = "normscope_user_"
 _MARK = "@sha256:"
 _FACTORY = re.compile(r"(.+\.py):([A-Za-z_]\w*)")
@@ -54,8 +54,8 @@ class OwnFile:
 
     path: Path
     sha256: str = ""
-    """Of its content when the run began, and of the user's files that it imports; empty where the
-    configuration does not say.
+    """The SHA-256 of its content when the run began, and of the user's files that it imports; empty
+    where the configuration does not say.
     """
 
     @classmethod
@@ -68,14 +68,14 @@ class OwnFile:
 
     @property
     def has_run(self) -> bool:
-        """Whether this process has run it: as the configuration knows it, if from elsewhere, or as
-        the user said.
+        """True where this process has run it: with the content that the configuration knows, even
+        from elsewhere, or on the user's word.
         """
         return self.sha256 in _RAN.values() or self.path in (_SAID if self.sha256 else _RAN)
 
     @property
     def module(self) -> ModuleType:
-        """What running it has made. Raises KeyError where it has not run."""
+        """The module that running it has made. Raises KeyError where it has not run."""
         return sys.modules[self._name]
 
     @property
@@ -102,8 +102,8 @@ class OwnFile:
         return ".".join(names), folder
 
     def pinned(self) -> "OwnFile":
-        """With the SHA-256 of what has run, or else of what is there. Raises UserError where
-        nothing is.
+        """Returns the file with the SHA-256 of what has run, or else of what is there. Raises
+        UserError where nothing is.
         """
         if self.sha256:
             return self
@@ -171,7 +171,7 @@ def import_file(path: Path) -> None:
 
 
 def is_said(module: str) -> bool:
-    """Whether the user has named the file of a module, or imported the module in Python."""
+    """Tells whether the user has named the file of a module, or imported the module in Python."""
     return _MODULE not in module or Path(str(sys.modules[module].__file__)) in _SAID
 
 
@@ -192,7 +192,7 @@ def named_files(table: Mapping[str, Any], *, source: str) -> list[OwnFile]:
 
 
 def _is_free(package: str, around: Path) -> bool:
-    """Whether a name is that of the package in a folder, or of none that can be imported."""
+    """Tells whether a name is that of the package in a folder, or of none that can be imported."""
     loaded = sys.modules.get(package)
     if loaded is None:
         try:
@@ -233,10 +233,10 @@ class GivenConfig:
     """A configuration as its user gave it, read once and not yet validated."""
 
     source: str
-    """What gave it, for messages."""
+    """The source of the configuration, for messages."""
     table: Mapping[str, Any]
     places: Mapping[str, str]
-    """What sets each dotted key that is not left to its default."""
+    """The source of each dotted key that is not left to its default."""
 
 
 def given_config(
@@ -285,7 +285,9 @@ def _content(path: Path) -> bytes:
 
 
 def _sha256_of(path: Path, content: bytes) -> str:
-    """Of a file's content; where it imports other files of the user's, of all of them together."""
+    """Returns the SHA-256 of a file's content; where it imports other files of the user's, that of
+    all of them together.
+    """
     whole = hashlib.sha256(content)
     for file in imported_behind(path, content):
         whole.update(f"{file.name} {hashlib.sha256(_content(file)).hexdigest()}\n".encode())
@@ -293,13 +295,13 @@ def _sha256_of(path: Path, content: bytes) -> str:
 
 
 def _or_imported(path: Path) -> str:
-    """What else may have been edited, in words."""
+    """Returns the other files that may have been edited, in words."""
     behind = [file.name for file in imported_behind(path, _content(path))]
     return f", or what it imports ({', '.join(behind[:5])})" if behind else ""
 
 
 def _forget(files: Iterable[Path]) -> None:
-    """Have these files run again when they are imported next."""
+    """Has these files run again when they are imported next."""
     known = {str(file) for file in files}
     for name, module in list(sys.modules.items()):
         if getattr(module, "__file__", None) in known:

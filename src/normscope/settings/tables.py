@@ -64,7 +64,7 @@ def read_override(override: str) -> tuple[str, Any]:
 
 
 def read_overrides(overrides: Iterable[str]) -> dict[str, Any]:
-    """Every `a.b=value` by its key; of two with one key the later. Raises UserError."""
+    """Reads every `a.b=value` by its key; of two with one key the later. Raises UserError."""
     return dict(map(read_override, overrides))
 
 
@@ -87,7 +87,7 @@ def put(table: dict[str, Any], key: str, value: Any) -> None:
 
 
 def flat(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Every value of a nested table by its dotted key."""
+    """Returns every value of a nested table by its dotted key."""
     rows: dict[str, Any] = {}
     for key, value in table.items():
         rows |= (
@@ -111,8 +111,8 @@ def differences(there: Any, here: Any, *, apart_from: Collection[str] = ()) -> l
 
 
 def nearest(unknown: str, known: Iterable[str]) -> str:
-    """Which known key an unknown one may be meant for: of the same section, of the same name
-    elsewhere, or any.
+    """Suggests the known key that an unknown one may be meant for: of the same section, of the same
+    name elsewhere, or any.
     """
     keys = list(known)
     section, _, name = unknown.rpartition(".")
@@ -169,14 +169,16 @@ def check_choices(config: Any) -> None:
 
 @cache
 def types_of(made: Any) -> Mapping[str, Any]:
-    """By field of a dataclass, its type; read once for all of very many configurations."""
+    """Returns the types of a dataclass's fields by name; read once for all of very many
+    configurations.
+    """
     hints = typing.get_type_hints(made)
     return {field.name: hints[field.name] for field in dataclasses.fields(made)}
 
 
 @cache
 def choices_of(made: Any) -> Mapping[str, tuple[list[str], tuple[type, ...]]]:
-    """By field of a dataclass, what `choices` finds of its type."""
+    """Returns what `choices` finds in the type of each field of a dataclass."""
     return {name: choices(hint) for name, hint in types_of(made).items()}
 
 
@@ -207,7 +209,7 @@ def _is_literal(hint: Any) -> bool:
 
 
 def members_of(hint: Any) -> Iterator[Any]:
-    """Of a union, each; else the type itself."""
+    """Yields each member of a union; for another type that type itself."""
     if typing.get_origin(hint) in (typing.Union, types.UnionType):
         for member in typing.get_args(hint):
             yield from members_of(member)

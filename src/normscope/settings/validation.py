@@ -1,5 +1,5 @@
-"""What is given, held to what is asked for: tables of settings, and arguments of the public
-functions.
+"""The check of given values against what is asked for: tables of settings, and arguments of the
+public functions.
 
 Errors name the key or the argument, what came and what is allowed.
 """
@@ -80,7 +80,7 @@ def _adapter(made: Any) -> TypeAdapter[Any]:
 
 
 def _inner(kind: Any) -> Iterator[type[Any]]:
-    """Every dataclass that a type holds."""
+    """Yields every dataclass that a type holds."""
     held = (
         [field.type for field in dataclasses.fields(kind)] if dataclasses.is_dataclass(kind) else []
     )
@@ -112,8 +112,8 @@ def _explain(error: ValidationError, made: type[Any]) -> str:
 
 
 def _choice(key: str, value: object, made: type[Any]) -> str:
-    """Which setting may be meant that lists a name near the value, in a section that the key names;
-    "" for none.
+    """Suggests the setting, in a section that the key names, that lists a name near the value; ""
+    for none.
     """
     named = [
         field
@@ -128,7 +128,7 @@ def _choice(key: str, value: object, made: type[Any]) -> str:
 
 
 def _known(made: type[Any]) -> list[str]:
-    """Every key, those of sections first."""
+    """Returns every key, those of sections first."""
     inner = [f"{f.name}.{key}" for f in _sections(made) for key in _known(cast(Any, f.type))]
     return inner + [field.name for field in dataclasses.fields(made)]
 

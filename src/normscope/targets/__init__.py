@@ -1,6 +1,4 @@
-"""What `normscope doctor` can be pointed at: a factory, a configuration or a checkpoint, made a
-model.
-"""
+"""The targets of `normscope doctor`: a factory, a configuration or a checkpoint, made a model."""
 
 from .opening import opened, opened_on_meta
 from .target import Target

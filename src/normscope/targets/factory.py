@@ -66,7 +66,7 @@ def _made(text: str, arguments: Mapping[str, Any], drawing: SampleSettings) -> d
 
 
 def brings_batches(text: str) -> bool:
-    """Whether the file of `file.py:function`, which has run, has the function batches() that
+    """Tells whether the file of `file.py:function`, which has run, has the function batches() that
     experiments ask for.
     """
     named = factory_in(text)
@@ -178,11 +178,11 @@ def _are_inputs(value: Any) -> bool:
 
 
 class _Wanted(NamedTuple):
-    """What a function that builds a model may return under a key."""
+    """A value that a function that builds a model may return under a key."""
 
     key: str
     words: str
-    """What it must be, for a user."""
+    """The requirement on the value, for a user."""
     fits: Callable[[Any], bool]
 
 

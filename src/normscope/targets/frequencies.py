@@ -1,4 +1,4 @@
-"""How frequent a model's targets are: counted over some batches of the user's, once a log asks."""
+"""The frequencies of a model's targets, counted over some batches of the user's once a log asks."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from ..tasks.own_batches import IGNORED, Source, labels_in
 from ..tasks.own_functions import ModelFile
 
 _MOST_BATCHES, _MOST_TARGETS = 256, 200_000
-"""No batch is asked for beyond either."""
+"""The largest numbers of batches and of targets that are asked for."""
 _MOST_SINGLE = 0.05
 """Share of the targets that occur once, from which their entropy is not known: it is about the
 chance that the next one is none of those seen (Good 1953, The population frequencies of
@@ -21,12 +21,12 @@ species)."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TargetFrequencies:
-    """What a model stands at that knows how frequent its targets are, and nothing else."""
+    """The loss of a model that knows how frequent its targets are, and nothing else."""
 
     nats: float | None
     """The entropy of single targets; None where too few were counted to know it."""
     over: str
-    """What was counted, in words."""
+    """The tokens that were counted, in words."""
 
 
 Counting = Callable[[], TargetFrequencies | None]

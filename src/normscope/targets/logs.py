@@ -1,4 +1,4 @@
-"""What the logs of runs, of other libraries and ours, tell the doctor: read without what trains."""
+"""The reading of logs of runs, of other libraries and ours, for the doctor, without what trains."""
 
 import re
 import sys
@@ -169,8 +169,8 @@ def _of_file(path: Path) -> History:
 
 
 def _of_text(path: Path) -> History:
-    """What has no ending that tells: by its first line a table or lines of JSON, else what a
-    trainer printed.
+    """Reads a log whose ending does not tell its kind: by its first line a table or lines of JSON,
+    else what a trainer printed.
     """
     with path.open("rb") as lines:
         first = lines.readline(_MOST_LETTERS)
@@ -190,12 +190,14 @@ def _is_object(line: str) -> bool:
 
 
 _MOST_LETTERS = 1_000_000
-"""Of a line that is looked at; a file without an end of a line does not fill the memory."""
+"""The letters of a line that are examined; a file without an end of a line does not fill the
+memory.
+"""
 
 
 def _is_of_others(metrics: Path) -> bool:
-    """Whether a metrics.jsonl, which is a name that anybody may give, lies in no run of ours, and
-    its first line is a JSON object that is no event of ours.
+    """Tells whether a metrics.jsonl, which is a name that anybody may give, lies in no run of ours,
+    and its first line is a JSON object that is no event of ours.
     """
     if RunFolder(metrics.parent).is_run:
         return False
@@ -209,6 +211,6 @@ def _is_of_others(metrics: Path) -> bool:
 
 
 def _number(state: Path) -> int:
-    """At the end of the name of the folder around a file."""
+    """Returns the number at the end of the name of the folder around a file."""
     found = re.search(r"(\d+)$", state.parent.name)
     return int(found[1]) if found else -1

@@ -1,4 +1,4 @@
-"""From what the user typed to a target: first decide what it is, then open it.
+"""The way from what the user typed to a target: first decide what it is, then open it.
 
 What knows tasks, corpora and runs is imported where one is named: whoever has a model alone waits
 for none of it, and needs none of the libraries that only training takes.

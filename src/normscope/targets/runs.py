@@ -1,4 +1,4 @@
-"""What the doctor is given of runs and configurations of ours: their models and batches."""
+"""The models and batches that the doctor takes from runs and configurations of ours."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -21,7 +21,7 @@ from .frequencies import TargetFrequencies
 from .target import Target, read_placement
 
 EXAMINED_TOKENS = 4096
-"""Of the batch that a diagnosis looks at."""
+"""The number of tokens of the batch that a diagnosis examines."""
 
 
 def of_config(file: Path, settings: Sequence[str]) -> Target:

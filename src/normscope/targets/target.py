@@ -30,52 +30,52 @@ nats, a scalar.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """What the user named, opened."""
+    """The target that the user named, opened."""
 
     title: str
-    """What to call it in a report."""
+    """The name of the target in a report."""
     model: nn.Module
     inputs: Inputs
     loss: Loss | None = None
-    """None where no loss can be taken: a model that gives hidden states, or a factory that named
-    none.
+    """The loss; None where no loss can be taken: a model that gives hidden states, or a factory
+    that named none.
     """
     optimizer: torch.optim.Optimizer | str | None = None
-    """Its own one, at its peak rate, or the name of one without a rate; None where it brings
-    none.
+    """The optimiser: the target's own, at its peak rate, or the name of one without a rate; None
+    where it brings none.
     """
     warmup_updates: int | None = None
-    """Of its training, up to the peak rate; None where that is not known."""
+    """The warm-up of its training, up to the peak rate; None where that is not known."""
     batch_tokens: float | None = None
-    """Of one update of its training; None where that is not known."""
+    """The tokens of one update of its training; None where that is not known."""
     loading: Loading | None = None
-    """None for a model with initial weights."""
+    """The loading of its checkpoint; None for a model with initial weights."""
     wanted_placement: str | None = None
     """A registered name, where the model's configuration says what its placement is meant to be."""
     scheduler: LRScheduler | None = None
-    """Of its training, over `optimizer`; None where it brings none."""
+    """The scheduler of its training, over `optimizer`; None where it brings none."""
     logged_warmup_updates: int | None = None
-    """Over which the rate of its training's log rises; None where that is not known."""
+    """The updates over which the rate of its training's log rises; None where that is not known."""
     clip_norm: float | None = None
-    """What its training clips the gradient's norm to; inf for no clipping, None where that is not
-    known.
+    """The number that its training clips the gradient's norm to; inf for no clipping, None where
+    that is not known.
     """
     compared: str = ""
-    """What `normscope compare` is given to train the same model; "" where it takes it from no file
-    as it is.
+    """The argument with which `normscope compare` trains the same model; "" where no file describes
+    it as it is.
     """
     built: CodePlaces = NO_PLACES
-    """Where in the user's code its modules were built."""
+    """The places in the user's code where its modules were built."""
     counting: Counting | None = None
     """Counts how frequent its targets are; None where it brings no batches."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SampleSettings:
-    """How sample inputs are drawn for a target that brings none."""
+    """The settings of sample inputs for a target that brings none."""
 
     tokens: int
-    """Of a sequence, where positions allow."""
+    """The length of a sequence, where positions allow."""
     sequences: int
     seed: int
 
@@ -140,7 +140,9 @@ def sampled(model: nn.Module, drawing: SampleSettings) -> tuple[Inputs, Loss | N
 
 
 def wanted_placement(model: nn.Module) -> str | None:
-    """What the model's settings, or a transplant, say its placement is; None where they do not."""
+    """Returns the placement that the model's settings, or a transplant, name; None where they name
+    none.
+    """
     if isinstance(done := getattr(model, "transplanted", None), Transplanted):
         return read_placement(done.placement)
     if hugging_face.is_model(model):
@@ -173,7 +175,9 @@ def read_placement(name: str) -> str | None:
 
 
 def own_loss(model: nn.Module, inputs: Inputs) -> Loss | None:
-    """What the model computes itself from `inputs` that have labels; None for others."""
+    """Returns the loss that the model computes itself from `inputs` that have labels; None for
+    others.
+    """
     if hugging_face.is_model(model) and isinstance(inputs, Mapping):
         return hugging_face_inputs.loss_with_labels(model, inputs)
     return None

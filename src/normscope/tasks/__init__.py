@@ -1,1 +1,1 @@
-"""What a model can learn: a file or folder for each task, and `registry` that lists them."""
+"""The tasks that a model can learn: a file or folder for each, and `registry` that lists them."""

@@ -140,7 +140,9 @@ class _LanguageModelling(TextTask):
     def evaluate_text(
         self, run: LoadedRun, text: Path, *, layout: str, language: str
     ) -> Evaluation:
-        """As of a split: in stretches as long as those of the run's training."""
+        """Evaluates a text as a split is evaluated: in stretches as long as those of the run's
+        training.
+        """
         try:
             check_choice("layout", layout, get_args(TextLayout))
         except ValueError as error:

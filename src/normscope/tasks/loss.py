@@ -20,7 +20,9 @@ CHUNK_TOKENS = 256
 """Large enough that a pass over the weight is cheap beside the chunk's products, small enough for
 the logits: 10 MB at a vocabulary of 10,000."""
 _DEVICE_LOGITS = 1 << 28
-"""Of a chunk on a device, where each is a pass over the weight's gradient too: a GB in float32."""
+"""The size of a chunk on a device, where each is a pass over the weight's gradient too: a GB in
+float32.
+"""
 
 
 def smoothed_cross_entropy(
@@ -57,7 +59,9 @@ def smoothed_cross_entropy(
 
 
 class _SmoothedCrossEntropy(torch.autograd.Function):
-    """Both sums; forward finds the gradients too, and backward multiplies them by the cotangent."""
+    """The sums of a smoothed cross-entropy; forward finds the gradients too, and backward
+    multiplies them by the cotangent.
+    """
 
     @staticmethod
     def forward(
@@ -144,7 +148,8 @@ def _chunk(
 
 
 def plain_chunk(logits_CV: Tensor, target_C: Tensor) -> tuple[Tensor, Tensor]:
-    """What `_chunk` finds without smoothing and without a cap, the gradient in the logits' dtype.
+    """Computes what `_chunk` does, without smoothing and without a cap, with the gradient in the
+    logits' dtype.
 
     It reads and writes the logits less often, which is what a device takes its time for; a CPU
     takes it for `log`.

@@ -31,20 +31,21 @@ MOST_PACKINGS = 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MaskedConfig:
-    """What is masked, and how sentence pairs are packed."""
+    """The settings of masking, and of packing sentence pairs."""
 
     masked_share: float = 0.15
-    """Of a sequence's tokens: masked, 80 % behind [MASK], 10 % behind a random token, 10 % left as
-    they are.
+    """The share of a sequence's tokens that is masked, 80 % behind [MASK], 10 % behind a random
+    token, 10 % left as they are.
     """
     whole_words: bool = False
     """Mask whole words, not single tokens."""
     packings: int = 1
-    """How many times the training text is packed into pairs, each time with other random choices;
-    an epoch goes through all of them. BERT's data had 10."""
+    """The number of times that the training text is packed into pairs, each time with other random
+    choices; an epoch goes through all of them. BERT's data had 10.
+    """
     valid_sequences: int = 2000
-    """At most so many of the held-out pairs are validated on: the first ones, the same in every
-    run.
+    """The number of held-out pairs that are validated on, at most: the first ones, the same in
+    every run.
     """
 
     def __post_init__(self) -> None:
@@ -184,7 +185,7 @@ class _MaskedObjective(TextObjective):
 
 
 def _split(corpus: DocumentCorpus, name: str) -> DocumentSplit:
-    """Raises UserError where it cannot be packed."""
+    """Returns a split that can be packed. Raises UserError where it cannot be packed."""
     if name not in corpus.splits:
         raise UserError(f"the corpus has no {name} split, only {', '.join(corpus.splits)}")
     split = corpus.splits[name]

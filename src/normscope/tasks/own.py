@@ -31,8 +31,8 @@ from .run_config import RunConfig
 from .words import Words
 
 _ABOUT = "data.json"
-"""In a run's folder of vocabularies: what its report needs of the data, so that it need not run the
-user's code.
+"""The file, in a run's folder of vocabularies, with what its report needs of the data, so that the
+user's code need not run.
 """
 
 
@@ -45,8 +45,9 @@ class _OwnModelConfig:
     placement: str = AsBuilt.name
     """own, as its code builds it, or the name of one that it is given by transplanting."""
     initialise: Literal["as-found", "draw", "keep"] = "as-found"
-    """What another placement does with the weights: as-found draws those of a model that shows no
-    sign of having been trained, and keeps others."""
+    """The treatment of the weights under another placement: as-found draws those of a model that
+    shows no sign of having been trained, and keeps others.
+    """
 
     def __post_init__(self) -> None:
         if factory_in(self.factory) is None:
@@ -61,7 +62,7 @@ class _OwnDataConfig:
     """The batches, which the file of the model gives."""
 
     epoch_batches: int = 100
-    """What counts as an epoch where the batches have no end."""
+    """The number of batches that counts as an epoch where they have no end."""
 
     def __post_init__(self) -> None:
         if self.epoch_batches < 1:
@@ -201,7 +202,9 @@ class _Own(Task):
         return []
 
     def defined(self, config: _OwnRunConfig) -> list[str]:
-        """Those that the model can be given by transplanting, each of which is tried."""
+        """Returns the placements that the model can be given by transplanting, each of which is
+        tried.
+        """
         found = [AsBuilt.name]
         for name in registered():
             with suppress(UserError):

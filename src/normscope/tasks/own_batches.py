@@ -24,7 +24,7 @@ IGNORED = -100
 
 @dataclass(frozen=True, slots=True)
 class OwnBatch:
-    """What the user's code gave, and how many targets its mean loss is over."""
+    """A batch as the user's code gave it, and the number of targets in its mean loss."""
 
     value: Any
     targets: int
@@ -58,8 +58,8 @@ def _mapped(value: Any, function: Callable[[Any], Any]) -> Any:
 
 
 def _as(value: Mapping[Any, Any], found: dict[Any, Any]) -> Any:
-    """In the class that the user's code knows, such as transformers' BatchEncoding, where that
-    takes a dictionary.
+    """Returns a mapping in the class that the user's code knows, such as transformers'
+    BatchEncoding, where that takes a dictionary.
     """
     try:
         return type(value)(found)  # type: ignore[call-arg]
@@ -68,7 +68,7 @@ def _as(value: Mapping[Any, Any], found: dict[Any, Any]) -> Any:
 
 
 def labels_in(value: Any) -> Tensor | None:
-    """What is to be predicted, where that is plain: `labels` of a mapping, or the second of a
+    """Returns the tensor of labels where it is plain: `labels` of a mapping, or the second of a
     pair.
     """
     found = value.get("labels") if isinstance(value, Mapping) else None
@@ -129,9 +129,9 @@ class Source(ABC):
     count: int | None = None
     """Batches of an epoch; None where there is no end."""
     words: str
-    """What it is."""
+    """The description of the source."""
     exact: bool = True
-    """Whether the batch of a number is the same whenever it is asked for, so that a run resumes
+    """True where the batch of a number is the same whenever it is asked for, so that a run resumes
     exactly.
     """
 
@@ -247,8 +247,8 @@ class _Passed(Source):
 
 
 def source_of(given: Any, name: str) -> Source:
-    """What the function of that name returned, as batches by their numbers. Raises UserError for
-    what is none.
+    """Returns the batches, by their numbers, that the function of that name returned. Raises
+    UserError where they are none.
     """
     if isinstance(given, DataLoader):
         return (
@@ -281,5 +281,5 @@ def _filled(source: _Listed | _Loaded, name: str) -> Source:
 
 
 def a_value(value: Any) -> str:
-    """What a function of the user's gave, in words."""
+    """Describes the value of a function of the user's."""
     return "None" if value is None else f"an object of class {type(value).__name__}"

@@ -33,11 +33,13 @@ class OwnData:
     train: Source
     valid: Source
     held_out: bool
-    """Whether the user gave batches for the validation; otherwise the first of the training stand
-    in.
+    """True where the user gave batches for the validation; otherwise the first of the training
+    stand in.
     """
     starts: dict[tuple[str, str], StartingWeights] = field(default_factory=dict)
-    """By the placements that the model has been given so far, and what was asked of weights."""
+    """The starting weights by the placements that the model has been given so far, and by what was
+    asked of weights.
+    """
     codec: None = None
 
     @property
@@ -64,7 +66,7 @@ class OwnData:
 
     @cached_property
     def label_entropy_nats(self) -> float | None:
-        """Of the validation's labels where the loss is a cross-entropy over them."""
+        """The entropy of the validation's labels where the loss is a cross-entropy over them."""
         labels = [
             labels for batch in self.validation if (labels := labels_in(batch.value)) is not None
         ]
@@ -164,7 +166,7 @@ class OwnData:
 
 @dataclass(frozen=True, slots=True)
 class RecordedData:
-    """What a run's folder says of its data, with no code of the user's run."""
+    """The facts on its data that a run's folder holds, with no code of the user's run."""
 
     fingerprint: str
     chance_nats: float
@@ -208,7 +210,7 @@ class OwnObjective(Objective):
         return OwnBatch.of(self.data.train.batch(number, self.seed))
 
     def target_tokens(self, batch: OwnBatch) -> int:
-        """What the batch's mean loss is over, as far as that is known."""
+        """Returns the number of targets in the batch's mean loss, as far as that is known."""
         return batch.targets
 
     def loss_sums(self, model: nn.Module, batch: OwnBatch) -> tuple[Tensor, Tensor]:

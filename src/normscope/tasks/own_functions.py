@@ -43,7 +43,9 @@ class ModelFile:
 
     @classmethod
     def opened(cls, factory: str, imports: Sequence[str]) -> "ModelFile":
-        """Raises UserError where the file has not run: it does on the user's word alone."""
+        """Opens the file of a factory. Raises UserError where the file has not run: it does on the
+        user's word alone.
+        """
         named = factory_in(factory)
         assert named is not None
         path = named[0].resolve()
@@ -95,8 +97,8 @@ class ModelFile:
                 raise error if str(self.file) in str(error) else self.wrong(str(error)) from error
 
     def output(self, model: nn.Module, batch: Any) -> Any:
-        """What the model gives for a batch; its loss where the file has a loss() of its own. Raises
-        UserError.
+        """Returns the model's output for a batch; its loss where the file has a loss() of its own.
+        Raises UserError.
         """
         own = self._function("loss", needed=False)
         if own is not None:
@@ -141,7 +143,7 @@ class ModelFile:
 
     @property
     def has_loss(self) -> bool:
-        """Whether the file has a loss() of its own."""
+        """True where the file has a loss() of its own."""
         return self._function("loss", needed=False) is not None
 
     @property

@@ -1,4 +1,4 @@
-"""What a task is: all that is particular to what a model learns, in one class.
+"""The definition of a task: all that is particular to what a model learns, in one class.
 
 Nothing outside this room asks which task a configuration has: it takes the task of its name
 (`tasks.registry`) and calls a method.
@@ -25,11 +25,11 @@ from .words import Words
 
 
 class AnyCorpus(Protocol):
-    """What a run needs of a corpus whatever it holds."""
+    """The parts of any corpus that a run needs."""
 
     @property
     def fingerprint(self) -> str:
-        """Of the training data."""
+        """The fingerprint of the training data."""
         ...
 
     @property
@@ -37,7 +37,7 @@ class AnyCorpus(Protocol):
 
     @property
     def codec(self) -> Any:
-        """What turns text into numbers and back: vocabularies, or a tokeniser."""
+        """The codec between text and numbers: vocabularies, or a tokeniser."""
         ...
 
 
@@ -46,14 +46,16 @@ class LoadedRun:
     """A trained model with what is needed to use it."""
 
     config: Any
-    """Of the task's class, as are the others."""
+    """The configuration, of the task's own class, as are the others."""
     model: Any
     codec: Any
     update: int
     environment: dict[str, Any]
-    """What it was trained on."""
+    """The environment in which it was trained."""
     averaged_updates: tuple[int, ...] = ()
-    """Of the checkpoints whose mean the weights are; empty for those of one checkpoint."""
+    """The updates of the checkpoints whose mean the weights are; empty for those of one
+    checkpoint.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +65,7 @@ class TrainingBatch:
     run: Callable[[nn.Module], Any]
     """Model -> logits."""
     loss: Callable[[Any], Tensor]
-    """Those logits -> the mean loss per target token in nats, a scalar."""
+    """The function from those logits to the mean loss per target token in nats, a scalar."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,9 +75,9 @@ class Evaluation:
     settings: Mapping[str, Any]
     scores: Mapping[str, Any]
     translations: tuple[str, ...] = ()
-    """Of every line of the split; none where the task does not translate."""
+    """The translations of every line of the split; empty where the task does not translate."""
     decimals: int = 4
-    """That scores are printed with."""
+    """The decimals that scores are printed with."""
 
     def lines(self) -> list[str]:
         """Returns the scores as lines of text."""
@@ -103,9 +105,11 @@ class StartingWeights:
     """The weights with which a model begins under one placement."""
 
     told: str
-    """What they are, in words."""
+    """The description of the weights."""
     unlike_own: str = ""
-    """What was drawn in other sizes than the model's own code draws it, in words; "" for none."""
+    """The matrices that were drawn in other sizes than the model's own code draws, in words; "" for
+    none.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,29 +136,31 @@ class TargetFacts:
 
 
 SMALLER = "make model.width, model.ffn_width, the blocks or the vocabulary smaller"
-"""What to do about a model that does not fit into memory."""
+"""The advice on a model that does not fit into memory."""
 
 
 class Task(ABC):
-    """What a model learns: how its runs are configured, built, trained, compared, diagnosed,
-    evaluated and exported.
+    """A task: how its runs are configured, built, trained, compared, diagnosed, evaluated and
+    exported.
 
     Each has classes of its own for configuration, corpus, model and codec, which its methods are
     given and return.
     """
 
     name: str
-    """As `task = "…"` in a configuration says it."""
+    """The name in `task = "…"` of a configuration."""
     config: type[Any]
     model: type[Any]
     model_words: str
-    """What kind of model it is, with its article."""
+    """The kind of model, with its article."""
     translates: bool = False
-    """Whether its runs translate, so that they can be searched with a beam and scored by BLEU."""
+    """True where its runs translate, so that they can be searched with a beam and scored by
+    BLEU.
+    """
     compared: tuple[str, ...] = ("post-ln", "pre-ln")
     """The placements of a comparison that names none."""
     weighs_placements: bool = False
-    """Whether a comparison measures what each placement takes in memory and time."""
+    """True where a comparison measures what each placement takes in memory and time."""
 
     def with_absolute_paths(self, config: Any) -> Any:
         """The configuration with every path in it absolute, and what its imports hold.
@@ -168,11 +174,11 @@ class Task(ABC):
 
     @abstractmethod
     def open(self, config: Any) -> Any:
-        """Raises UserError where the corpus of the configuration cannot be opened."""
+        """Opens the corpus of a configuration. Raises UserError where it cannot be opened."""
 
     def recorded(self, config: Any, vocabularies: Path) -> Any:
-        """What a report needs of the corpus of a run that is there; `open` where the run's folder
-        does not say it.
+        """Returns what a report needs of the corpus of a run that is there; `open` where the run's
+        folder does not hold it.
         """
         return self.open(config)
 
@@ -207,7 +213,7 @@ class Task(ABC):
         return None
 
     def notes(self, corpus: Any) -> Sequence[str]:
-        """What the user is told of the corpus at the start."""
+        """Returns the notes on the corpus for the user at the start."""
         return ()
 
     def extra_validation(
@@ -259,7 +265,7 @@ class Task(ABC):
 
     @abstractmethod
     def shapes(self, config: Any) -> Sequence[StackShape]:
-        """Of every stack of the model, the encoder first."""
+        """Returns the shape of every stack of the model, the encoder first."""
 
     def defined(self, config: Any) -> list[str]:
         """The names of all placements that the model can have."""
@@ -287,11 +293,11 @@ class Task(ABC):
 
     @abstractmethod
     def batch_words(self, config: Any) -> str:
-        """How large a batch is."""
+        """Returns the size of a batch, in words."""
 
     def starting_weights(self, config: Any) -> StartingWeights | None:
-        """With which weights the model of a configuration begins; None where that is what the
-        configuration says. Raises UserError as `build`.
+        """Returns the weights with which the model of a configuration begins; None where the
+        configuration says it. Raises UserError as `build`.
         """
         return None
 
@@ -303,7 +309,7 @@ class Task(ABC):
 
     @abstractmethod
     def loss_words(self, config: Any) -> str:
-        """What is minimised, and what is shown."""
+        """Returns what is minimised, and what is shown, in words."""
 
     @abstractmethod
     def batches(self, config: Any, corpus: Any) -> Callable[[int], TrainingBatch]:

@@ -1,4 +1,4 @@
-"""Every task by its name, and models of public families by theirs (presets), sizes apart."""
+"""The tasks by their names, and models of public families by theirs (presets), sizes apart."""
 
 import tomllib
 from collections.abc import Mapping

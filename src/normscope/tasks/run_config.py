@@ -1,4 +1,4 @@
-"""What the configurations of all tasks have in common."""
+"""The base of all tasks' configurations."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -16,14 +16,14 @@ from ..train import TrainConfig
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunConfig:
-    """What a run depends on, beside the machine it runs on. Every task has a class of its own, with
-    further sections.
+    """The settings that a run depends on, beside the machine it runs on. Every task has a class of
+    its own, with further sections.
 
     The classes of tasks give `task`, `data` and `model` a type and a default.
     """
 
     seed: int = 1
-    """Of the initial weights, the order of the batches, the masks and the dropout."""
+    """The seed of the initial weights, the order of the batches, the masks and the dropout."""
     imports: tuple[str, ...] = ()
     """Python files that register placements of your own; in a run with the `@sha256:` of what it
     began with.
@@ -46,7 +46,7 @@ class RunConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TextRunConfig(RunConfig):
-    """What the configurations of tasks on a corpus of documents have in common."""
+    """The base of the configurations of tasks on a corpus of documents."""
 
     data: TextDataConfig
     model: EncoderConfig | DecoderConfig
@@ -87,7 +87,7 @@ def without_earlier(table: Mapping[str, Any], *, source: str) -> Mapping[str, An
 
 
 def let_stand_in(table: Mapping[str, Any], *, source: str) -> None:
-    """Have a configuration be read though its files were not run, which may register its placement.
+    """Lets a configuration be read though its files were not run, which may register its placement.
 
     Raises UserError where it names none of them as it should.
     """

@@ -1,4 +1,4 @@
-"""What tasks on a corpus of documents have in common: masked tokens and language modelling."""
+"""The base of tasks on a corpus of documents: masked tokens and language modelling."""
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
@@ -25,7 +25,7 @@ class TextObjective(Objective):
     """Batches of sequences of a corpus of documents, their loss, and means over any split."""
 
     epochs: EpochBatches
-    """Of the training split."""
+    """The batches of the training split."""
 
     def __init__(self, corpus: DocumentCorpus, config: Any, device: torch.device) -> None:
         self.corpus = corpus
@@ -53,7 +53,7 @@ class TextTask(Task):
     """Sequences of tokens of documents, read by one stack."""
 
     specials: ClassVar[tuple[str, ...]] = SPECIALS
-    """Those that its sequences are made with."""
+    """The special tokens that its sequences are made with."""
     objective_of: ClassVar[type[TextObjective]]
     """The class of its objective."""
 

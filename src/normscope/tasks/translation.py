@@ -45,7 +45,9 @@ class TranslationConfig:
     bleu_beam: int = 1
     """1 is greedy search, which is enough to follow a run."""
     bleu_length_penalty: float = 1.0
-    """Of that search, as `BeamConfig.length_penalty`; 1.2 in Xiong et al. 2020, appendix A.1."""
+    """The length penalty of that search, as `BeamConfig.length_penalty`; 1.2 in Xiong et al. 2020,
+    appendix A.1.
+    """
 
     def __post_init__(self) -> None:
         if not 0 <= self.label_smoothing < 1:

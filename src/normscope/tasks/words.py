@@ -18,7 +18,7 @@ from ..data.words import TokenizerFile
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Words:
-    """What a folder has to say about a model's tokens."""
+    """The information in a folder about a model's tokens."""
 
     ids: Mapping[str, int]
     """Special token -> id, by the names of BERT's ([PAD], [UNK], [CLS], [SEP], [MASK]) or fairseq's

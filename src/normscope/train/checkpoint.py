@@ -86,8 +86,8 @@ class Checkpoint:
             )
 
     def state(self) -> dict[str, Any]:
-        """What was saved beside the tensors. Raises UserError where it is not what this version
-        saves.
+        """Returns the state that was saved beside the tensors. Raises UserError where it is not
+        what this version saves.
         """
         file = self.folder / "state.json"
         try:
@@ -201,8 +201,8 @@ def existing(folder: Path) -> list[Checkpoint]:
 
 
 def metrics_bytes(folder: Path) -> int:
-    """How many bytes of metrics.jsonl the newest checkpoint counts on; 0 where there is none, or a
-    damaged one.
+    """Returns how many bytes of metrics.jsonl the newest checkpoint counts on; 0 where there is
+    none, or a damaged one.
     """
     try:
         state = existing(folder)[-1].state()
@@ -300,8 +300,8 @@ def persistent_buffers(model: nn.Module) -> dict[str, Tensor]:
 
 
 def read_tensors(file: Path) -> dict[str, Tensor]:
-    """Every tensor of a safetensors file. Raises UserError where it is damaged, or the disk does
-    not give it.
+    """Reads every tensor of a safetensors file. Raises UserError where it is damaged, or the disk
+    does not give it.
     """
     with disk_errors(f"reading {file}"):
         try:
@@ -321,6 +321,8 @@ def _manifest(lines: Iterable[str]) -> str:
 
 
 def _line(file: Path) -> str:
-    """In the format of sha256sum, so that `sha256sum -c` checks a checkpoint without us."""
+    """Returns the line of a file in the format of sha256sum, so that `sha256sum -c` checks a
+    checkpoint without us.
+    """
     with file.open("rb") as stream:
         return f"{hashlib.file_digest(stream, 'sha256').hexdigest()}  {file.name}"

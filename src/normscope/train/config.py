@@ -1,4 +1,4 @@
-"""How long and how to train, and the rule by which a run stops early once its outcome is
+"""The settings of a training, and the rule by which a run stops early once its outcome is
 decided.
 """
 
@@ -17,7 +17,7 @@ from .together.life_signs import SILENT_SECONDS
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainConfig:
-    """How long and how to train. A duration is in updates (600 or "600 updates") or epochs ("8
+    """The settings of a training. A duration is in updates (600 or "600 updates") or epochs ("8
     epochs").
     """
 
@@ -45,8 +45,8 @@ class TrainConfig:
     on CUDA alone.
     """
     deterministic: bool = False
-    """On CUDA, kernels with fixed bits alone: the same seed gives the same bits. On a CPU it always
-    does.
+    """True for kernels with fixed bits alone on CUDA: the same seed gives the same bits. On a CPU
+    it always does.
     """
     threads: int | Literal["auto"] = "auto"
     """CPU threads; auto for one per core, and no more than OMP_NUM_THREADS says. The same number
@@ -58,17 +58,19 @@ class TrainConfig:
     compile: bool = False
     """torch.compile; slower than eager on the CPUs we measured."""
     parallel: Literal["none", "replicas", "shards"] = "none"
-    """What the processes that torchrun has started hold of the model: replicas (each all of it) or
-    shards (each a part of every weight, for models larger than one device). One process holds all
-    of it whatever stands here. Losses agree within rounding."""
+    """The part of the model that each process started by torchrun holds: replicas (each all of it)
+    or shards (each a part of every weight, for models larger than one device). One process holds
+    all of it whatever stands here. Losses agree within rounding.
+    """
     silent_seconds: float = SILENT_SECONDS
     """One of several processes that gives no sign of life for so long counts as halted, and ends
     the others; it gives one every second. Behind it torchrun may take 30 seconds of its own.
     """
     on_nonfinite: Literal["stop", "skip"] = "stop"
-    """What to do when a loss or gradient is not finite: stop before the optimiser moves, or skip
-    that update. A weight or a validation loss that is not finite always stops the run: every
-    further update would be skipped."""
+    """The reaction to a loss or gradient that is not finite: stop before the optimiser moves, or
+    skip that update. A weight or a validation loss that is not finite always stops the run: every
+    further update would be skipped.
+    """
 
     def __post_init__(self) -> None:
         check_choices(self)
@@ -145,7 +147,7 @@ class StopRule:
         return f"{DECIDED}:{self.validations}"
 
     def has_stopped(self, folder: RunFolder) -> bool:
-        """Whether a run was ended by this rule, or by one that asks for more."""
+        """Tells whether a run was ended by this rule, or by one that asks for more."""
         last = folder.ending()
         if last is None or last["event"] != DECIDED:
             return False
@@ -183,7 +185,7 @@ class Stopping:
 
     @property
     def reason(self) -> str:
-        """Why, where it is decided."""
+        """The reason for the stop, where it is decided."""
         several = f"{self.in_a_row} validations in a row" if self.in_a_row > 1 else "a validation"
         return (
             f"not below the loss of a guess without the input, {self.chance_nats:.3f}, at "

@@ -1,5 +1,5 @@
-"""Where, how precisely and with which random numbers a run computes, and what `environment.json`
-says of that.
+"""The device, the precision and the random numbers of a run, and their record in
+`environment.json`.
 
 Nothing here happens on import; the loop calls each function once, and writes down what it returned.
 Random numbers are derived from the run's seed and the number of the batch: there is nothing to save
@@ -67,8 +67,9 @@ def available_cores() -> int:
 
 
 THREADS = "OMP_NUM_THREADS"
-"""What says by its name how many threads a process may compute in: by OpenMP's rules the first of
-several numbers is that of the outermost loops."""
+"""The environment variable that sets how many threads a process may compute in: by OpenMP's rules
+the first of several numbers is that of the outermost loops.
+"""
 
 
 def allowed_threads() -> int:
@@ -116,8 +117,8 @@ _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # <malloc.h>
 
 
 def keep_freed_memory() -> bool:
-    """Have the C library keep freed memory for the next allocation; False where it has no such
-    setting (not glibc).
+    """Has the C library keep freed memory for the next allocation; returns False where it has no
+    such setting (not glibc).
 
     By default glibc gives large blocks back to the system at once, and every step pays again for
     the zeroing of the same pages: a tenth of a step and more. The process then keeps its peak,
@@ -127,8 +128,8 @@ def keep_freed_memory() -> bool:
 
 
 def give_back_freed_memory() -> bool:
-    """Have the C library give every large block back to the system when it is freed; False where it
-    has no such setting.
+    """Has the C library return every large block to the system when it is freed; returns False
+    where it has no such setting.
 
     For a model in shards: what is put together and taken apart, block by block, would leave holes
     of which no two fit together, and with them more memory than the shards save.
@@ -148,7 +149,9 @@ def _set_thresholds(size: int) -> bool:
 _BINDING = "data_fingerprint seed run vocabularies_sha256"
 _MACHINE = "python torch platform processor cores threads device accelerator fast_matmul"
 KEYS: frozenset[str] = frozenset(f"normscope source_sha256 commit {_MACHINE} {_BINDING}".split())
-"""Of `environment.json`: what `describe` returns, and what binds the run's files together."""
+"""The keys of `environment.json`: those that `describe` returns, and those that bind the run's
+files together.
+"""
 OPTIONAL_KEYS: frozenset[str] = frozenset({"made_from", "instructions", "processes"})
 """`made_from` is of runs that an earlier version made of other weights."""
 
@@ -177,7 +180,7 @@ def describe(
 
 
 def changes_of_machine(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
-    """What has changed of the machine since the run began that can change its bits, one line
+    """Returns the changes of the machine since the run began that can change its bits, one line
     each.
     """
     keys: tuple[str, ...] = (
@@ -202,7 +205,7 @@ def changes_of_machine(before: dict[str, Any], now: dict[str, Any]) -> list[str]
 
 
 def change_of_source(before: dict[str, Any], now: dict[str, Any]) -> str:
-    """From which source of this package to which; empty where it is the same.
+    """Returns the change of this package's source; empty where it is the same.
 
     By commits where they tell the two apart, and by hashes of the source otherwise.
     """

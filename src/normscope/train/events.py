@@ -1,4 +1,4 @@
-"""What a run may log: the kinds of events, what each holds, and the order in which they stand.
+"""The events that a run may log: their kinds, what each holds, and the order in which they stand.
 
 Anyone can send a run folder, with guards that are right. So every line is held to this page before
 anything is made of it, and who reads an event may count on its types: a count is whole and not
@@ -16,16 +16,19 @@ from ..limits.reading import shown
 Event = dict[str, Any]
 
 LARGEST = 1e100
-"""Of a number, whatever its sign: single precision ends at 3.4e38, and squares and sums of numbers
-up to here stay below the 1.8e308 of double precision."""
+"""The largest number, whatever its sign: single precision ends at 3.4e38, and squares and sums of
+numbers up to here stay below the 1.8e308 of double precision.
+"""
 MOST_COUNTED = 2**53
-"""Of updates and tokens: up to here double precision tells whole numbers apart."""
+"""The largest count of updates and tokens: up to here double precision holds every whole number."""
 
 LoggedCount = Annotated[int, Field(ge=0, le=MOST_COUNTED)]
 LoggedNumber = Annotated[float, Field(ge=-LARGEST, le=LARGEST, allow_inf_nan=False)]
 LoggedSize = Annotated[float, Field(ge=0, le=LARGEST, allow_inf_nan=False)]
 AS_WRITTEN = ConfigDict(strict=True, extra="allow")
-"""No text for a number, no number for a truth value; and whatever else stands there."""
+"""The strict reading of events: no text for a number, no number for a truth value; and whatever
+else stands there.
+"""
 
 
 @with_config(AS_WRITTEN)
@@ -106,7 +109,7 @@ KINDS = frozenset(
         "non-finite",
     }
 )
-"""That this version logs."""
+"""The kinds that this version logs."""
 _WORDS = {
     "dict_type": "a table",
     "finite_number": "a finite number",
@@ -122,9 +125,9 @@ _WORDS = {
     "string_type": "text",
     "union_tag_not_found": "does not say which event it is",
 }
-"""Of faults, by the names that pydantic gives them."""
+"""The words for faults, by the names that pydantic gives them."""
 _SENTENCES = ("extra_forbidden", "json_invalid", "missing", "union_tag_not_found")
-"""Of these, those that say what is and not what must be."""
+"""The faults whose words say what is, and not what must be."""
 
 
 def event_of(line: bytes) -> Event:
@@ -139,7 +142,7 @@ def event_of(line: bytes) -> Event:
 
 
 def _checked(line: bytes) -> Event:
-    """Raises ValidationError."""
+    """Checks the event of a line, and returns it. Raises ValidationError."""
     try:
         event = cast(Event, _KNOWN.validate_json(line))
     except ValidationError as error:

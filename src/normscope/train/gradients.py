@@ -32,8 +32,8 @@ def first_bad_weight(model: nn.Module) -> str | None:
 
 
 def unfit_to_keep(model: nn.Module, optimizer: torch.optim.Optimizer) -> str | None:
-    """What of a training that goes on from here would not be finite: weights, buffers or the
-    optimiser's state.
+    """Returns what would not be finite in a training that goes on from here: weights, buffers or
+    the optimiser's state; None where all is.
     """
     weight = first_bad_weight(model)
     if weight is not None:
@@ -81,8 +81,8 @@ def first_bad_gradient(model: nn.Module, recompute: Callable[[], object]) -> str
 
 
 def what_went_first(loss: float, bad: str) -> str:
-    """In words, where finite weights gave a loss or a gradient that is not finite. bad: as
-    `first_bad` says it.
+    """Says what was not finite first where finite weights gave a loss or a gradient that is not
+    finite. bad: as `first_bad` says it.
     """
     what = "the gradient" if math.isfinite(loss) else f"the loss ({loss})"
     if bad:
@@ -94,7 +94,7 @@ def what_went_first(loss: float, bad: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Losses:
-    """Of an update."""
+    """The losses of an update."""
 
     loss: float
     """Mean per target token, in nats; what is minimised."""

@@ -25,7 +25,9 @@ from .together.gradients import SharedGradients
 from .together.sharing import Sharing
 
 _PASSED_ON_SECONDS = 3.0
-"""In which torchrun passes a signal on that the terminal has sent to its processes already."""
+"""The seconds within which torchrun passes on a signal that the terminal has sent to its processes
+already.
+"""
 
 
 class Trainer:
@@ -101,7 +103,7 @@ class Trainer:
         )
 
     def _summed(self, seed: int) -> UpdateGradients | SharedGradients:
-        """What leaves the gradients of an update."""
+        """Returns the object that computes the gradients of an update."""
         given: dict[str, Any] = {"feed": self.feed, "seed": seed, "device": self.device}
         given["precision"] = self.precision
         if self.group.size > 1:
@@ -111,7 +113,7 @@ class Trainer:
 
     @property
     def progress(self) -> Progress:
-        """Where the run stands."""
+        """The progress of the run."""
         return self.saving.progress
 
     def run(self, *, from_step: int | None = None, identity: str = "") -> Progress:
@@ -163,7 +165,7 @@ class Trainer:
         return MetricsLog(self.folder.metrics_file, mark) if self.group.first else Unlogged()
 
     def _begin(self) -> None:
-        """Before the first update: what the model asks for, of the first batch."""
+        """Runs what the model asks for before the first update, on the first batch."""
         with autocast(self.device, self.precision):
             objective = self.objective
             self.hooks.before_first_batch(
@@ -253,8 +255,9 @@ class Trainer:
         raise NonFinite(f"update {update}: {reason}")
 
     def _validate_and_save(self, update: int, stop: StopRequest) -> None:
-        """What follows on an update. Raises Interrupted where a signal comes before its validation
-        is done: the one process that trains alone saves, and whoever goes on begins with it.
+        """Validates and saves after an update. Raises Interrupted where a signal comes before its
+        validation is done: the one process that trains alone saves, and whoever goes on begins with
+        it.
         """
         if self.group.size > 1:
             # Processes that took different ways would wait for each other for ever.

@@ -40,7 +40,7 @@ class LogMark:
 
     @classmethod
     def of_state(cls, state: dict[str, Any]) -> "LogMark":
-        """Raises KeyError or ValueError for a state that lacks it."""
+        """Reads the mark in a state. Raises KeyError or ValueError for a state that lacks it."""
         return cls(int(state["metrics_bytes"]), str(state["metrics_guard"]))
 
 
@@ -107,7 +107,7 @@ class MetricsLog:
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     def mark(self) -> LogMark:
-        """Where the file ends, with every line up to there on disk."""
+        """Returns the end of the file, once every line up to there is on disk."""
         with disk_errors(f"writing {self.file}"):
             sync(self.file)
             return LogMark(os.fstat(self._stream.fileno()).st_size, self._guard)
@@ -117,7 +117,7 @@ class MetricsLog:
 
 
 class Unlogged:
-    """What a process has instead that another one logs for."""
+    """The stand-in for a log in a process for which another one logs."""
 
     def append(self, event: Event) -> None:
         """Leaves it to the other one."""
@@ -127,7 +127,7 @@ class Unlogged:
         return LogMark()
 
     def close(self) -> None:
-        """Has nothing to close."""
+        """Does nothing: there is nothing to close."""
 
 
 def remove_end(file: Path) -> None:
@@ -163,8 +163,8 @@ def _lines_are_missing(file: Path, found: int, wanted: int) -> str:
 
 
 def _lines(content: bytes, file: Path) -> Iterator[tuple[bytes, str]]:
-    """Of each whole line the event's JSON without its closing brace, and the guard. Raises
-    DamagedMetrics.
+    """Yields, for each whole line, the event's JSON without its closing brace, and the guard.
+    Raises DamagedMetrics.
     """
     guard = ""
     for number, row in enumerate(io.BytesIO(content), 1):

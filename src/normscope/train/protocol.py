@@ -1,5 +1,5 @@
-"""What the training loop trains: batches with their loss, and what the model asks for around its
-updates.
+"""The object that the training loop trains: batches with their loss, and the model's requests
+around its updates.
 
 The batches of the next updates may be prepared by other processes while the device computes.
 """
@@ -29,7 +29,9 @@ from .together.group import ALONE, Group
 
 
 class Objective(ABC):
-    """What is learned: batches that are a pure function of their number, and their loss."""
+    """The objective of a training: batches that are a pure function of their number, and their
+    loss.
+    """
 
     device: torch.device
     group: Group = ALONE
@@ -66,31 +68,30 @@ class Objective(ABC):
 
 
 class Hooks:
-    """What is done around updates beside the optimiser's step. This class does nothing."""
+    """The work around updates beside the optimiser's step. This class does nothing."""
 
     def before_first_batch(self, forward: Callable[[], object]) -> None:
-        """Called once, before the first update of a run that begins. `forward` passes the first
-        batch through.
+        """Runs once, before the first update of a run that begins. `forward` passes the first batch
+        through.
         """
 
     def before_update(self, update: int) -> dict[str, float]:
-        """Called before the gradients of each update; returns numbers that are logged with it."""
+        """Runs before the gradients of each update; returns numbers that are logged with it."""
         return {}
 
     def before_step(self, update: int) -> dict[str, float]:
-        """Called with the update's complete gradients in place, before they are clipped; returns
-        measurements, which are an event of their own."""
+        """Runs with the update's complete gradients in place, before they are clipped; returns
+        measurements, which are an event of their own.
+        """
         return {}
 
     def after_step(self, update: int) -> dict[str, float]:
-        """Called after the step that the optimiser took; returns further measurements of the
-        update.
-        """
+        """Runs after the optimiser's step; returns further measurements of the update."""
         return {}
 
 
 def durations(objective: Objective, train: TrainConfig) -> UpdatesOf:
-    """What turns a duration of this training into updates."""
+    """Returns the conversion of this training's durations into updates."""
     return UpdatesOf(Fraction(objective.micro_batches_per_epoch, train.accumulation))
 
 
@@ -198,7 +199,7 @@ class _Numbered(Dataset[Any]):
 
 
 def _begin_work(_: int) -> None:
-    """In a worker: it ends with the process that started it and with nothing else."""
+    """Prepares a worker so that it ends with the process that started it and with nothing else."""
     # A terminal and a scheduler signal all processes, and the training needs batches until its
     # update is over.
     for number in HANDLED:

@@ -14,7 +14,7 @@ QUANTITIES: Mapping[str, Sequence[str]] = {
     "update": ("nll_nats", "gradient_norm", "lr", "target_tokens", "epoch"),
     "validation": ("nll_nats",),
 }
-"""By kind, what every event of it holds."""
+"""The quantities that every event of a kind holds."""
 _SCORES: Mapping[str, Sequence[str]] = {"update": (), "validation": ("bleu",)}
 """And what it holds where a run asks for it."""
 UPDATE = "update"
@@ -25,18 +25,20 @@ _MOST_METRICS = 20
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RunRecord:
-    """What a run has logged. NaN in a column stands for a quantity that an event does not hold."""
+    """The log of a run. NaN in a column stands for a quantity that an event does not hold."""
 
     columns: Mapping[str, Mapping[str, NDArray[np.float64]]]
-    """Of the kinds of `QUANTITIES`: by quantity, "update" among them, each event's."""
+    """The columns of each kind of `QUANTITIES`: by quantity, "update" included, a value for each
+    event.
+    """
     initialisations: Sequence[Event] = ()
     monitored: Sequence[Event] = ()
     last: Event | None = None
-    """None of an empty log."""
+    """The last event; None for an empty log."""
     metrics: Mapping[str, float] = field(default_factory=dict)
-    """By name, the user's own numbers of the last validation that has some."""
+    """The user's own numbers of the last validation that has some, by name."""
     unknown: Mapping[str, int] = field(default_factory=dict)
-    """How many events there are of each kind that this version does not log."""
+    """The number of events of each kind that this version does not log."""
 
     def column(self, kind: str, quantity: str) -> NDArray[np.float64]:
         """Returns a quantity of every event of a kind, (events,)."""
@@ -56,7 +58,7 @@ class RunRecord:
 
     @property
     def absent(self) -> list[str]:
-        """What some events do not hold, in words: "gradient_norm of 3 of 300 updates"."""
+        """The quantities that some events lack, in words: "gradient_norm of 3 of 300 updates"."""
         found = []
         for kind, quantities in QUANTITIES.items():
             for quantity in quantities:

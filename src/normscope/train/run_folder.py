@@ -163,8 +163,8 @@ class RunFolder:
             write_atomically(self.environment_file, _ENVIRONMENT.text(environment | bound))
 
     def environment(self) -> dict[str, Any]:
-        """What the run was made on; empty before the first update. Raises UserError for a damaged
-        file.
+        """Returns the environment that the run was made in; empty before the first update. Raises
+        UserError for a damaged file.
         """
         with disk_errors(f"reading {self.environment_file}"):
             if not self.environment_file.is_file():
@@ -172,7 +172,7 @@ class RunFolder:
             return _ENVIRONMENT.read(self.environment_file)
 
     def has_its_vocabularies(self) -> bool:
-        """Whether the vocabularies are those that the run began with."""
+        """Tells whether the vocabularies are those that the run began with."""
         expected = self.environment().get("vocabularies_sha256")
         with disk_errors(f"reading {self.vocabularies}"):
             return expected is None or _sha256_of(self.vocabularies) == expected
@@ -219,7 +219,7 @@ class RunFolder:
 
     @property
     def last_event(self) -> str:
-        """Of the metrics; empty without one, and where a line is damaged."""
+        """The last event of the metrics; empty without one, and where a line is damaged."""
         try:
             last = self.ending()
         except DamagedMetrics:

@@ -1,4 +1,4 @@
-"""Where a run stands, written to its checkpoints and read from them."""
+"""The progress of a run, written to its checkpoints and read from them."""
 
 import itertools
 import math
@@ -18,12 +18,12 @@ from .run_folder import RunFolder
 from .together.group import ALONE, Group
 
 _UNFINISHED = "unfinished"
-"""What the state of a checkpoint has beside all others where its update was not validated yet."""
+"""The key that the state of a checkpoint has where its update was not validated yet."""
 
 
 @dataclass(slots=True)
 class Progress:
-    """Where a run stands; what a checkpoint keeps beside weights and optimiser state."""
+    """The progress of a run; a checkpoint keeps it beside weights and optimiser state."""
 
     update: int = 0
     target_tokens: int = 0
@@ -39,7 +39,7 @@ class Progress:
 
     @classmethod
     def of_state(cls, state: dict[str, Any]) -> "Progress":
-        """Raises KeyError for a state that lacks something."""
+        """Reads the progress in a state. Raises KeyError for a state that lacks something."""
         values = {name: state[name] for name in cls.__slots__}
         return cls(
             **values
@@ -79,7 +79,9 @@ class Saving:
         self._before_end: dict[str, Any] | None = None
         self._saved_update = 0
         self.unfinished = False
-        """Whether the run was stopped in the validation of its update, which is to be done."""
+        """True where the run was stopped in the validation of its update, which is still to be
+        done.
+        """
 
     def restore(self, *, from_step: int | None, identity: str, updates: int) -> LogMark | None:
         """Go back to the newest checkpoint, or to that of an update; None where there is none to go
@@ -105,8 +107,8 @@ class Saving:
         return checkpoint.Checkpoint(self.folder / f"step-{update}")
 
     def _keep_metrics(self) -> None:
-        """Put what was logged aside where nothing is left to go on from: a machine may not give
-        these numbers again.
+        """Keeps the log under another name where no checkpoint is left to go on from: a machine may
+        not give these numbers again.
         """
         if not self._metrics.is_file() or not self._metrics.stat().st_size:
             return

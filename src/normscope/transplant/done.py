@@ -1,4 +1,4 @@
-"""What was done to a model: its `transplanted`, and the words for it."""
+"""The record of a transplant, and its summary in words."""
 
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -13,14 +13,14 @@ _ALIKE = 0.1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transplanted:
-    """What was done to a model; its `transplanted`."""
+    """The record of a transplant; the model keeps it as its `transplanted`."""
 
     placement: str
     before: str
-    """Its placement until then; "" where that had no name."""
+    """The placement until then; "" where that had no name."""
     initialise: Literal["draw", "keep"]
     reason: str
-    """Why its weights were drawn or kept: what was asked, or what was found."""
+    """The reason why its weights were drawn or kept: what was asked, or what was found."""
     stack: str | tuple[str, ...] | None
     """The one, or those, that were named."""
     stacks: tuple[str, ...]
@@ -41,20 +41,21 @@ class Transplanted:
     kept: tuple[str, ...]
     """Parameters of the blocks that were left as they were while others were drawn."""
     change: float | None
-    """How much the outputs on the batch changed, the root mean square of the difference over that
-    of what they were: 0 where they are the same bits; None where weights were drawn, or are of a
-    folder."""
+    """The change of the outputs on the batch: the root mean square of the difference over that of
+    the outputs before. 0 where they are the same bits; None where weights were drawn, or were read
+    from a folder.
+    """
     source: str
     """The folder that all weights are from; "" without one."""
 
     @property
     def recipe(self) -> dict[str, Any]:
-        """What does the same again."""
+        """The settings with which the same transplant can be done again."""
         stack = list(self.stack) if isinstance(self.stack, tuple) else self.stack
         return {"placement": self.placement, "initialise": self.initialise, "stack": stack}
 
     def lines(self) -> list[str]:
-        """What was done, in words."""
+        """Returns what the transplant did, in words."""
         where = ", ".join(one or "the model" for one in self.stacks)
         known = self.before or "no placement that has a name"
         told = []
@@ -83,7 +84,7 @@ class Transplanted:
         return [*told, *self.weight_lines()]
 
     def weight_lines(self) -> list[str]:
-        """What became of the weights, and why."""
+        """Returns what the transplant did with the weights, and the reason."""
         if self.source:
             return [f"weights are those of {self.source}"]
         if self.change is not None:

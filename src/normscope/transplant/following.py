@@ -43,7 +43,7 @@ _LOOKS = {
     Tensor.__hash__,
     Tensor.__repr__,
 }
-"""What tells of a tensor its shape, dtype and place, and nothing of its numbers."""
+"""The functions that read a tensor's shape, dtype or place, and none of its numbers."""
 _LOOKED_AT = (
     "shape",
     "dtype",
@@ -93,7 +93,7 @@ _MOVES = {
     torch.permute,
     torch.clone,
 }
-"""What leaves the numbers of a tensor as they are."""
+"""The functions that leave the numbers of a tensor as they are."""
 _READS_ONLY = ("__index__", "__int__", "__invert__", "requires_grad_", "record_stream")
 
 
@@ -108,7 +108,7 @@ def _writes(name: str) -> bool:
 
 
 _WRITING = {getattr(Tensor, name): name for name in dir(Tensor) if _writes(name)}
-"""What writes into its first argument, by name."""
+"""The functions that write into their first argument, each with its name."""
 _NORMS = {
     torch.nn.functional.layer_norm,
     torch.layer_norm,
@@ -117,8 +117,8 @@ _NORMS = {
 }
 
 PASSED_OVER: Callable[[Tensor], Tensor] = torch.positive
-"""What a norm before F calls in place of itself: of the stream it gives what F reads, of anything
-else that itself.
+"""The function that a norm before F calls in place of itself: given the stream it returns what F
+reads, and given anything else it returns that unchanged.
 
 So F is handed what it reads, and may read it where nothing can be followed: under checkpoints, in
 compiled code.
@@ -128,12 +128,12 @@ _Move = tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]
 
 
 class _ReadInstead(NamedTuple):
-    """What a sub-layer reads in place of a tensor that stands for the stream."""
+    """The tensor that a sub-layer reads in place of one that stands for the stream."""
 
     place: Tensor
     read: Tensor
     version: int
-    """Of what is read, when it was."""
+    """The version of `read` when it was handed over."""
 
 
 class Following(TorchFunctionMode):
@@ -152,19 +152,19 @@ class Following(TorchFunctionMode):
         self.has_gradients, self.compiled = torch.is_grad_enabled(), torch.compiler.is_compiling()
         self.hooks = self._hooks()
         self.places: list[tuple[Tensor, tuple[_Move, ...]]] = [(stream, ())]
-        """Every tensor that stands for the stream as it is now, and how it came of the block's
-        own.
+        """The tensors that stand for the stream as it is now, each with the moves that led to it
+        from the block's own.
         """
         self.past: list[Tensor] = []
-        """What stood for it before the last sum."""
+        """The tensors that stood for the stream before the last sum."""
         self.has_read = False
-        """Whether the next sub-layer has begun."""
+        """True once the next sub-layer has begun."""
         self.passed = 0
-        """How many norms that are called as functions have been passed over."""
+        """The number of norms called as functions that have been passed over."""
         self.values: list[_ReadInstead] = []
-        """What the sub-layer has read in place of tensors that stand for the stream."""
+        """The tensors that the sub-layer has read in place of those that stand for the stream."""
         self.needed = self._versions()
-        """What the formula still has to read, and the version of each."""
+        """The values that the formula still has to read, each with its version."""
 
     def __torch_function__(
         self,
@@ -194,14 +194,14 @@ class Following(TorchFunctionMode):
         return func(*self._read(args), **self._read(kwargs))
 
     def moves_of(self, x: Any) -> tuple[_Move, ...] | None:
-        """How a tensor came of the stream; None of any other value."""
+        """Returns the moves by which a tensor was made of the stream; None for any other value."""
         for tensor, moves in self.places:
             if tensor is x:
                 return moves
         return None
 
     def stands_for(self, x: Any) -> bool:
-        """Whether a value is the stream, as it is or as it was."""
+        """Tells whether a value is the stream, as it is now or as it was before the last sum."""
         return self.moves_of(x) is not None or any(x is one for one in self.past)
 
     def refuse(self, reason: str) -> None:
@@ -226,7 +226,9 @@ class Following(TorchFunctionMode):
         return moved
 
     def _branch(self, args: tuple[Any, ...]) -> Tensor | None:
-        """What is added to the stream; None where it is no tensor of its shape."""
+        """Returns the tensor that is added to the stream; None where it is not a tensor of the same
+        shape.
+        """
         if len(args) != 2 or not all(isinstance(value, Tensor) for value in args):
             return None
         ours = [self.moves_of(value) is not None for value in args]
@@ -321,11 +323,11 @@ class Following(TorchFunctionMode):
             )
 
     def _hooks(self) -> Any:
-        """What packs tensors that are saved for gradients; None where nothing does."""
+        """Returns the hooks that pack tensors saved for gradients; None where there are none."""
         return None if self.compiled else torch._C._autograd._top_saved_tensors_default_hooks(True)
 
     def _version(self, x: Tensor) -> int:
-        """How often a tensor has been written into, as far as that is known."""
+        """Returns how often a tensor has been written into; -1 where that is not counted."""
         return -1 if self.compiled or x.is_inference() else x._version
 
     def _versions(self) -> list[tuple[Tensor, int]]:

@@ -41,12 +41,14 @@ class Later:
     """A value that is computed when the model runs: a function of values and constants."""
 
     function: Callable[..., Any] | str
-    """What computes it; "input", "branch", "norm", "parameter" and "scheduled" are the model's."""
+    """The function that computes the value; "input", "branch", "norm", "parameter" and "scheduled"
+    are supplied by the model.
+    """
     arguments: tuple[Any, ...] = ()
     shape: tuple[int, ...] = ()
-    """Of a parameter."""
+    """The shape of a parameter."""
     order: int = field(default_factory=count().__next__)
-    """Its place among all that a formula computes."""
+    """The place among all that a formula computes."""
 
     __add__, __radd__ = _of_two(operator.add)
     __sub__, __rsub__ = _of_two(operator.sub)

@@ -1,5 +1,4 @@
-"""What a model is before anything is done to it: the placement that the doctor names in all of
-it."""
+"""The state of a model before its transplant: the placement that the doctor names in all of it."""
 
 from torch import nn
 

@@ -25,7 +25,7 @@ class OldNorm:
     role: str
     """before F, after F, or outer, of the sum."""
     inner: bool
-    """Whether nothing reads it but F."""
+    """True where nothing but F reads the norm."""
 
 
 def norms_of(model: nn.Module, found: Stack, row: Sequence[Sublayer]) -> list[OldNorm]:

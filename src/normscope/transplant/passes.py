@@ -21,9 +21,11 @@ class Passes:
     def __init__(self, model: nn.Module, inputs: Inputs) -> None:
         self.model, self.inputs = model, inputs
         self._parameters: list[Tensor] = [*model.parameters()]
-        """Those that may be written into: all until the first pass has shown which."""
+        """The parameters whose changes are undone: all of them until the first pass has shown which
+        ones it writes into.
+        """
         self.is_placed = False
-        """Whether the model has been put under its placement already."""
+        """True once the model has been put under its placement."""
 
     def outputs(self) -> list[Tensor]:
         """All tensors that it returns, in evaluation mode and without gradients.
@@ -58,7 +60,7 @@ class Passes:
 
     @contextmanager
     def _put_back(self) -> Iterator[None]:
-        """At the end the numbers that were written into are those of the beginning."""
+        """Restores, at the end, the numbers that were written into meanwhile."""
         tensors = [*self.model.buffers(), *self._parameters]
         before = [(one, _version(one), one.detach().clone()) for one in tensors]
         try:
@@ -87,13 +89,13 @@ class Passes:
 
 
 def _version(x: Tensor) -> int:
-    """How often it has been written into; -1 where that is not counted."""
+    """Returns how often a tensor has been written into; -1 where that is not counted."""
     return -1 if x.is_inference() else x._version
 
 
 def change(before: list[Tensor], after: list[Tensor]) -> float:
-    """How much outputs changed: the root mean square of the difference over that of what they were;
-    0 where they are the same bits.
+    """Returns the change of outputs: the root mean square of the difference over that of the
+    outputs before; 0 where they are the same bits.
     """
     moved, size = 0.0, 0.0
     for a, b in zip(before, after, strict=False):

@@ -39,7 +39,7 @@ class _AddedNorms(nn.ModuleDict):
 
 
 class _AddedPart(nn.Module):
-    """What a formula adds at one place of a block: norms and numbers."""
+    """The norms and numbers that a formula adds at one place of a block."""
 
     def __init__(
         self, norms: Mapping[str, nn.Module], numbers: Mapping[str, ParameterSpec]
@@ -77,19 +77,19 @@ class Added(nn.Module):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wiring:
-    """What a placed block runs beside its own forward."""
+    """The parts that a placed block runs beside its own forward."""
 
     name: str
-    """Its path in the model, for messages."""
+    """The block's path in the model, for messages."""
     seat: Seat
     program: Program
     reused: Mapping[Part, nn.Module]
     """Norms of the model that stand for the formula's."""
     passes_norms: bool
-    """Whether norms that its forward calls as functions are passed over."""
+    """True where norms that the block's forward calls as functions are passed over."""
 
     def norms(self, added: Added) -> dict[Part, Callable[..., Any]]:
-        """Every norm of the formula as it is applied."""
+        """Returns every norm of the formula, as the function that applies it."""
         made: dict[Part, Callable[..., Any]] = {
             part: _applied(norm) for part, norm in self.reused.items()
         }
@@ -243,8 +243,8 @@ def _forward_of_block(original: type) -> Callable[..., Any]:
 
 
 def _call_of_reader(original: type) -> Callable[..., Any]:
-    """How a module is called that reads the stream itself: hooks on it, and all within it, are
-    given what it reads.
+    """Returns the `__call__` of a module that reads the stream itself: its hooks, and all within
+    it, are given what the formula has it read.
     """
 
     def call(self: nn.Module, *args: Any, **kwargs: Any) -> Any:

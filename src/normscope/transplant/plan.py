@@ -1,4 +1,4 @@
-"""What a transplant will do, from the doctor's record alone: which modules are blocks, and what
+"""The plan of a transplant, made from the doctor's record alone: which modules are blocks, and what
 part each norm has.
 """
 
@@ -24,11 +24,11 @@ class BlockPlan:
     program: Program
     norms: tuple[OldNorm, ...]
     functional: bool
-    """Whether norms without a module of their own are among its old ones."""
+    """True where norms without a module of their own are among the block's old norms."""
     reused: Mapping[Part, str]
-    """Of the formula's norms those that norms of the model stand for."""
+    """The formula's norms for which norms of the model are used, each with the module's name."""
     moved: frozenset[str]
-    """Those of them that take another part than they had."""
+    """The modules of reused norms whose part is not the one that they had."""
     idle: tuple[str, ...]
     """Norms of the model that nothing applies any more."""
 
@@ -46,17 +46,17 @@ class StackPlan:
     none.
     """
     norms_like_the_models: bool
-    """Whether norms of the model and norms that are made like them can be the placement's."""
+    """True where the placement can use the model's norms, and new norms made like them."""
     norms_embedding: bool
-    """Whether what enters the first block has to be normed afterwards."""
+    """True where the transplant has to norm what enters the first block."""
     norms_end: bool | None
-    """Whether what leaves the last block has to be, by a norm that its blocks do not have; None
-    where either may be.
+    """True where the transplant has to norm what leaves the last block, by a norm that the blocks
+    do not have; None where either may be.
     """
 
     @property
     def is_same(self) -> bool:
-        """Whether it has the placement already."""
+        """True where the stack has the placement already."""
         return self.found.placement == self.placement.name
 
     @property
@@ -68,7 +68,7 @@ class StackPlan:
         return norms + ([self.final_norm] if self.final_norm else [])
 
     def is_inner(self, module: str) -> bool:
-        """Whether nothing but F reads such a norm."""
+        """Tells whether nothing but F reads the norm of this module."""
         uses = [
             norm.inner for block in self.blocks for norm in block.norms if norm.module == module
         ]
@@ -109,7 +109,7 @@ def chosen_stacks(stacks: Sequence[Stack], stack: StackNames) -> list[int]:
 def plan(
     model: nn.Module, stacks: Sequence[Stack], number: int, target: type[Placement], *, reset: bool
 ) -> StackPlan:
-    """How a stack comes under a placement.
+    """Plans how a stack comes under a placement.
 
     reset: whether weights are drawn anew, so that a norm may take another part than it had, if it
     is not frozen. Raises TransplantRefused with the reason and the place.
@@ -184,9 +184,7 @@ def _followed(
 
 
 def _refuse_norms_outside(paths: Sequence[str], norms: Sequence[Sequence[OldNorm]]) -> None:
-    """Raise TransplantRefused where a block reads a norm that is no module within it. norms: of the
-    block at each path.
-    """
+    """Raises TransplantRefused where a block at a path reads a norm that is no module within it."""
     for path, row in zip(paths, norms, strict=True):
         for norm in row:
             if norm.module and not _is_around(path, norm.module):
@@ -213,14 +211,16 @@ def _with_final_norm(last: BlockPlan, module: str, *, fits: bool) -> BlockPlan:
 
 
 def _keeps_final(last: Program, ends_in_norm: bool) -> bool:
-    """Whether the model's final norm stays where it is: the formula ends in one, which the program
-    leaves to it.
+    """Tells whether the model's final norm stays in its place: the formula ends in a norm, which
+    the program leaves to it.
     """
     return ends_in_norm and ("finish", "main") not in dict(last.norms)
 
 
 def _ends_of(placement: str, shape: StackShape) -> tuple[bool, bool]:
-    """Whether a placement norms the embedding, and the end of the stack as its very last step."""
+    """Tells of a placement whether it norms the embedding, and whether its very last step norms the
+    end of the stack.
+    """
     if not placement:
         return False, False
     try:

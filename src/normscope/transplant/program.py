@@ -27,7 +27,7 @@ class _Step:
 
 @dataclass(frozen=True, slots=True)
 class _Slot:
-    """Where a value of a program is kept."""
+    """The address of a value of a program."""
 
     at: int
 
@@ -45,17 +45,20 @@ class Program:
     steps: tuple[tuple[_Step, ...], ...]
     size: int
     needed: tuple[tuple[int, ...], ...] = ()
-    """Of what `steps[k]` and those before it have computed, what is read again after them."""
+    """For each k, the values computed by `steps[k]` or by earlier steps that are read again
+    afterwards.
+    """
     norms: tuple[tuple[Part, str], ...] = field(default=())
-    """Every norm, with its role: before F, after F, outer, of a sum with F, or key, of attention
-    over depth.
+    """The norms, each with its role: before F, after F, outer, of a sum with F, or key, of
+    attention over depth.
     """
 
 
 def programs(
     placement: Placement, kinds: Sequence[SublayerKind], *, given_start: bool, given_finish: bool
 ) -> list[Program]:
-    """Every block of the stack, the first with the formula's start and the last with its finish.
+    """Reads the formula into a program for every block of the stack; the first block has the
+    formula's start and the last its finish.
 
     given_start, given_finish: whether the model norms the embedding, and what leaves the stack, by
     itself; then the program leaves these norms to it. Raises UnfitFormula where the formula cannot
@@ -153,8 +156,8 @@ def _program(
 
 
 def _level(value: Any, levels: dict[int, int], found: list[Later], norms: dict[Part, str]) -> int:
-    """How many branches have to be known before a value can be computed; what it is computed from
-    is found too.
+    """Returns how many branches have to be known before a value can be computed; adds the values
+    that it is computed from to `found`.
     """
     if isinstance(value, tuple):
         return max((_level(part, levels, found, norms) for part in value), default=0)
@@ -179,8 +182,8 @@ def _slotted(value: Any, slots: Mapping[int, int]) -> Any:
 
 
 def _role(x: Any, kind: str) -> str:
-    """What a norm of a sub-layer norms: F's output alone, however scaled, a sum with it, or what
-    has none of it.
+    """Returns the role of a norm: "after" where it norms F's output alone, however scaled, "outer"
+    for a sum with it, "before" where F's output has no part in it.
     """
     while isinstance(x, Later) and x.function in (operator.mul, operator.truediv):
         inner = [
@@ -231,7 +234,9 @@ class Run:
         """Pieces of the program that have run."""
 
     def read(self) -> Any:
-        """What the next sub-layer reads; after the last one, the first of what leaves the block."""
+        """Returns what the next sub-layer reads; after the last one, the first value that leaves
+        the block.
+        """
         while self._computed <= self.joins:
             for step in self.program.steps[self._computed]:
                 self._slots[step.at] = self._made(step)
@@ -240,7 +245,9 @@ class Run:
         return self._slots[self.program.outputs[0] if last else self.program.reads[self.joins]]
 
     def needed(self) -> list[Any]:
-        """Of what is known once the next sub-layer can read, all that is read again after it."""
+        """Returns the values known when the next sub-layer can read that are read again after
+        it.
+        """
         self.read()
         return [self._slots[at] for at in self.program.needed[self.joins]]
 

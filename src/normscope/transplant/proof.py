@@ -96,7 +96,9 @@ def _prove_stack(found: Stack, one: StackPlan) -> None:
 
 
 def _own_norms(old: Sublayer) -> str:
-    """What to do where a norm of the sub-layer's own is what is too many; "" without one."""
+    """Returns what to do where the sub-layer has a norm of its own inside, which is one too many;
+    "" where it has none.
+    """
     inside = str(old.formula).partition("(")[2]
     if "norm(output" not in inside and "norm(hidden" not in inside:
         return ""

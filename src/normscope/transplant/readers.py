@@ -1,4 +1,4 @@
-"""Which modules of a block read the stream itself, and nothing more: they are handed what the
+"""The modules of a block that read the stream itself, and nothing more: they are handed what the
 formula gives them.
 
 A block's forward is given a tensor that stands for the stream, in which a sum is the formula's.
@@ -34,7 +34,8 @@ class _Call:
 
 
 def readers(passes: Passes, plans: Sequence[StackPlan]) -> dict[str, tuple[Seat, ...]]:
-    """By the name of the outermost such modules, where the stream stands among their arguments.
+    """Finds the modules that read the stream themselves: returns, by the name of the outermost
+    ones, the seats of the stream among their arguments.
 
     Raises TransplantRefused where the model, whose blocks are swapped already, cannot be run.
     """

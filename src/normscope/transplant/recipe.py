@@ -1,5 +1,5 @@
-"""What is written down of a transplant, in a model's configuration and in folders, and how it is
-read.
+"""The record of a transplant in files: in a model's configuration and in folders, as it is written
+and read.
 
 `save_pretrained` of transformers writes a model's configuration with its weights. Its
 `from_pretrained` would build the class that stands there, leave what the placement added aside, and
@@ -29,16 +29,20 @@ _NOTE = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recipe:
-    """What puts a model of the same class under the same placement."""
+    """The settings that put a model of the same class under the same placement."""
 
     placement: type[Placement]
     initialise: Literal["draw", "keep"]
-    """By which norms may have taken other parts than they had, or not."""
+    """The treatment of the weights: with "draw", norms may have taken another part than they
+    had.
+    """
     stack: str | tuple[str, ...] | None
 
     @classmethod
     def of(cls, table: Any, source: object) -> "Recipe":
-        """As a file has it. Raises UserError for what is none; source: named there."""
+        """Reads a recipe from a file's table. Raises UserError for a table that is none, with
+        `source` named in its message.
+        """
         try:
             if not isinstance(table, Mapping):
                 raise TypeError(f"it is {type(table).__name__}, and must be a table")

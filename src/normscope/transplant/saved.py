@@ -45,8 +45,9 @@ def save(model: nn.Module, folder: Path, **told: Any) -> None:
 
 
 def is_saved(folder: Path) -> bool:
-    """Whether a folder holds a transplanted model: one written here, or by transformers'
-    `save_pretrained`. False of a configuration that cannot be read, which its own reader refuses.
+    """Tells whether a folder holds a transplanted model, written here or by transformers'
+    `save_pretrained`. A configuration that cannot be read counts as none; its own reader refuses
+    it.
     """
     if (folder / RECIPE_FILE).is_file():
         return True
@@ -56,12 +57,12 @@ def is_saved(folder: Path) -> bool:
 
 
 def has_weights(folder: Path) -> bool:
-    """Whether weights lie in it that `restore` reads."""
+    """Tells whether weights that `restore` reads lie in the folder."""
     return (folder / WEIGHTS).is_file() or (folder / _SHARDS).is_file()
 
 
 def recipe_in(folder: Path) -> Recipe:
-    """That of such a folder. Raises UserError for one that cannot be read."""
+    """Returns the recipe in such a folder. Raises UserError where it cannot be read."""
     own = folder / RECIPE_FILE
     if own.is_file():
         return Recipe.of(_table(own), folder)
@@ -69,15 +70,15 @@ def recipe_in(folder: Path) -> Recipe:
 
 
 def told_in(folder: Path) -> Mapping[str, Any]:
-    """What `save` was told beside the recipe, as its file has it; nothing in a folder of
-    transformers.
+    """Returns what the caller of `save` stored beside the recipe; an empty table for a folder
+    written by transformers.
     """
     own = folder / RECIPE_FILE
     return _table(own) if own.is_file() else {}
 
 
 def restore(model: nn.Module, folder: Path, inputs: Inputs) -> None:
-    """Put a model under the placement of a folder, and give it the weights that lie there.
+    """Puts a model under the placement of a folder, and gives it the weights that lie there.
 
     Raises UserError for a folder or a model that do not belong together; then the model is as it
     was.
@@ -159,7 +160,7 @@ def _kind(x: Tensor) -> str:
 
 
 def _place(x: Tensor) -> tuple[int, int, torch.Size] | int:
-    """What tied weights have in common, and no others."""
+    """Returns a key of a tensor that tied weights share and no others."""
     return (x.data_ptr(), int(x.storage_offset()), x.shape) if x.numel() else id(x)
 
 

@@ -1,5 +1,5 @@
-"""Where the stream enters each block, from one pass: which of its arguments a block changes and the
-next one takes.
+"""The places where the stream enters the blocks, found in one pass: the argument that a block
+changes and the next one takes.
 """
 
 import inspect
@@ -19,7 +19,7 @@ from .plan import StackPlan
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seat:
-    """Where the stream enters a block's forward."""
+    """The argument by which the stream enters a block's forward."""
 
     position: int
     name: str
@@ -54,24 +54,24 @@ class _Entered:
     value: Tensor
     version: int
     handed: bool
-    """Whether the block before gave it."""
+    """True where the tensor was returned by the block before."""
 
 
 class _Watched:
-    """What the blocks and norms of a model are called with in one pass; its methods are hooks,
-    which know by its name the module that they are called for.
+    """The arguments of a model's blocks and norms in one pass; the methods are hooks, which know by
+    its name the module that they are called for.
     """
 
     def __init__(self, first: Collection[str]) -> None:
         """first: blocks that are handed nothing by a block before."""
         self.found: dict[str, list[_Entered]] = {}
-        """By block the arguments that may be the stream."""
+        """The arguments that may be the stream, by block."""
         self.normed: dict[str, list[Tensor]] = {}
-        """By norm the different tensors that it is given."""
+        """The different tensors that each norm is given."""
         self._first = first
         self._entered: dict[str, list[_Entered]] = {}
         self._left: list[Tensor] = []
-        """What the last block has returned."""
+        """The tensors that the last block has returned."""
 
     def enter(self, name: str, block: nn.Module, args: Any, kwargs: Any) -> None:
         """Notes what a block is called with."""
@@ -111,7 +111,7 @@ class _Watched:
 
 
 def seats(passes: Passes, plans: Sequence[StackPlan]) -> dict[str, Seat]:
-    """Of every block.
+    """Finds the seat of the stream in every block.
 
     Raises TransplantRefused where it does not show, or where a norm that is to be passed over norms
     other things too.

@@ -45,7 +45,7 @@ def transplant(
     trained: str = "",
     fill: Callable[[nn.Module], str] | None = None,
 ) -> Transplanted:
-    """Put a model under a placement, in place, with norms on queries and keys where it says so;
+    """Puts a model under a placement, in place, with norms on queries and keys where it says so;
     `own` with such norms leaves all else as it is.
 
     initialise: None to draw the weights of a model that shows no sign of having been trained, and
@@ -85,7 +85,7 @@ class _Operation:
         self.plain, self.query_key_norm = parted(target)
         """The target without norms on queries and keys, and these."""
         self.moves = not issubclass(self.plain, AsBuilt)
-        """Whether anything but these norms changes."""
+        """True where anything but norms of queries and keys changes."""
         if not self.moves and self.query_key_norm is None:
             raise TransplantRefused(
                 "own is the placement that the model has: name another one, or own+qk-norm for "
@@ -153,11 +153,13 @@ class _Operation:
 
     @property
     def numbers(self) -> list[int]:
-        """Of the stacks that are meant."""
+        """The numbers of the chosen stacks."""
         return chosen_stacks(self.stacks, self.stack)
 
     def _plans(self, *, reset: bool) -> list[StackPlan]:
-        """Of the stacks that are meant; none where nothing moves."""
+        """Returns the plans of the chosen stacks; an empty list where only norms of queries and
+        keys change.
+        """
         return [
             plan(self.model, self.stacks, number, self.plain, reset=reset)
             for number in self.numbers
@@ -178,7 +180,7 @@ class _Operation:
     def _decided(
         self, initialise: Initialise | None, trained: str, plans: Sequence[StackPlan]
     ) -> tuple[Initialise, str]:
-        """Whether weights are drawn or kept, and why."""
+        """Decides whether weights are drawn or kept, and returns the reason too."""
         if not self.moves:
             return "keep", "no sub-layer gets another part"
         if initialise is not None:
@@ -333,7 +335,9 @@ def _added(
 
 
 def _is_added(part: Part, used: Mapping[Part, str], block: BlockPlan) -> bool:
-    """Whether a norm that the formula asks for is neither the model's own nor left to it."""
+    """Tells whether a norm that the formula asks for has to be added: it is neither one of the
+    model's own nor left to the model.
+    """
     return part not in block.reused and (part[0] not in ("start", "finish") or part in used)
 
 

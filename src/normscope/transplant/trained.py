@@ -1,4 +1,4 @@
-"""Whether a model has been trained, as far as it shows: then its weights are not drawn over.
+"""The signs that a model has been trained, whose weights are then not drawn again by default.
 
 What is asked are the blocks alone, whose weights a transplant would draw. Every sign is one that
 initial weights do not give; that none is found proves nothing, so that what was decided, and why,
@@ -17,18 +17,22 @@ from ..measure.unchanged import random_state_kept
 from .plan import StackPlan
 
 _LEAST_SIDE = 16
-"""Of a matrix whose largest singular value is asked: that of smaller ones strays far by chance."""
+"""The smallest side of a matrix whose largest singular value is examined: that of smaller ones
+strays far by chance.
+"""
 _STRAY = 8.0
-"""In units of the law of Tracy and Widom, to which the square of that value tends (Johnstone 2001):
-independent entries reach it about three times in 10^7."""
+"""The largest excess that counts as chance, in units of the law of Tracy and Widom, to which the
+square of that value tends (Johnstone 2001): independent entries reach it about three times in 10^7.
+"""
 _STEPS = 30
-"""Of the power iteration, which finds no more than the largest singular value."""
+"""The steps of the power iteration, which never overestimates the largest singular value."""
 _DEVIATIONS = 8.0
 """Beyond which a matrix's size is not one that its own initialisation draws."""
 
 
 def sign_of_training(model: nn.Module, plans: Sequence[StackPlan]) -> str:
-    """Why the weights of the blocks are not initial ones, in words; "" where nothing shows it.
+    """Returns the reason why the weights of the blocks are not initial ones, in words; "" where
+    nothing shows it.
 
     In this order: parameters of blocks that are frozen; weights that transformers loaded from a
     checkpoint; norms whose gains or shifts differ from feature to feature; weights of another kind
@@ -77,7 +81,7 @@ def _uneven(model: nn.Module, norms: Sequence[str]) -> str:
 
 
 def is_even(x: Tensor) -> bool:
-    """Whether all entries are the same."""
+    """Tells whether all entries are the same."""
     return bool((x.detach() == x.detach().flatten()[0]).all())
 
 
@@ -130,8 +134,8 @@ def _size(x: Tensor) -> float:
 
 
 def _is_other_size(one: Tensor, start: Tensor) -> bool:
-    """Whether two draws of one law would hardly differ so much: the root of a mean square of n
-    entries strays by 1/√(2n).
+    """Tells whether two draws of one law would hardly differ so much in size: the root mean square
+    of n entries strays by 1/√(2n).
     """
     strays = _DEVIATIONS * (2 * one.numel()) ** -0.5
     small, large = sorted((_size(one), _size(start)))
@@ -167,7 +171,9 @@ def _largest(matrix: Tensor) -> float:
 
 
 def _largest_by_chance(rows: int, columns: int) -> float:
-    """Of independent entries of size 1."""
+    """Returns the largest singular value that a matrix of independent entries of variance 1 has by
+    chance.
+    """
     edge = rows**0.5 + columns**0.5
     unit = (rows**-0.5 + columns**-0.5) ** (1 / 3)
     return float((edge**2 + _STRAY * edge * unit) ** 0.5)

@@ -37,7 +37,7 @@ class Drawing:
     site: Site
     use: MatrixUse
     scale: float = 1.0
-    """What its entries are multiplied with beside the placement's gain."""
+    """The factor of its entries beside the placement's gain."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +53,7 @@ class DrawnMatrix:
 
 
 def drawings(model: nn.Module, one: StackPlan, *, scaled: bool = True) -> list[Drawing]:
-    """What is to be drawn in a stack, in the order of its sub-layers.
+    """Lists the weights of a stack that are to be drawn, in the order of its sub-layers.
 
     scaled: whether queries' matrices make up for what attention multiplies its logits with.
     Raises TransplantRefused where there is nothing, or where parts cannot be told that the
@@ -77,8 +77,8 @@ def drawings(model: nn.Module, one: StackPlan, *, scaled: bool = True) -> list[D
 
 
 def _scales(seen: AttentionMeasurements | None) -> dict[MatrixPart, float]:
-    """What queries are multiplied with, or keys where queries have a norm, so that logits vary as
-    they do where attention multiplies them with 1/√d, d a head's width.
+    """Returns the factor for the queries' matrix, or the keys' where queries have a norm, with
+    which logits vary as they do where attention multiplies them by 1/√d, d a head's width.
 
     Every scheme of ours is of such attention; T5's multiplies them with 1, and Granite's with other
     numbers. Nothing where that number is not known, and where norms make the size of both.
@@ -123,7 +123,9 @@ def _uses(model: nn.Module, one: StackPlan, sublayer: Sublayer, site: Site) -> l
 
 
 def _in_order(plain: Sequence[MatrixUse]) -> list[MatrixUse]:
-    """Of a feed-forward whose last product does not show: the last matrix makes its output."""
+    """Names the parts of a feed-forward whose last product does not show: the last matrix makes its
+    output.
+    """
     into = [replace(use, part="ffn_in") for use in plain[:-1]]
     return into + [replace(use, part="ffn_out") for use in plain[-1:]]
 
@@ -267,9 +269,7 @@ def marked(norm: nn.Module) -> nn.Module:
 
 @torch.no_grad()
 def reset(norm: nn.Module, width: int) -> None:
-    """Put a layer norm or RMS norm back to where it starts: gains that change nothing, shifts of
-    0.
-    """
+    """Resets a layer norm or RMS norm to its start: gains that change nothing, shifts of 0."""
     gains = [p for name, p in norm.named_parameters() if "bias" not in name and "beta" not in name]
     for parameter in norm.parameters():
         parameter.zero_()

@@ -31,7 +31,7 @@ class MovingConfig(DecoderLadders):
     when it does not.
     """
     post: str = "post-ln"
-    """Whose end a hybrid is to match without its warm-up."""
+    """The placement whose end a hybrid is to match without its warm-up."""
     over_updates: int = 300
     """Updates in which the number goes from 0 to 1."""
     best_rates: int = 2
@@ -39,7 +39,7 @@ class MovingConfig(DecoderLadders):
     needs_nats: float = 0.1
     """A warm-up is not needed where the runs without it end at most so much higher."""
     matching_nats: float = 0.02
-    """Who ends at most so much higher ends as low."""
+    """The difference in nats up to which one that ends higher counts as ending as low."""
 
     def __post_init__(self) -> None:
         DecoderLadders.__post_init__(self)
@@ -76,7 +76,7 @@ class MovingConfig(DecoderLadders):
 
     @property
     def arms(self) -> list[DecoderArm]:
-        """Every placement, without warm-up and with."""
+        """The arms: every placement, without warm-up and with."""
         return [
             DecoderArm(placement, OPTIMIZER, warmup)
             for placement in self.placements

@@ -26,7 +26,7 @@ from ..optimizers.page import rates
 from .config import SCALES, MovingConfig
 
 _Pairs = Mapping[str, WarmupPair]
-"""Both warm-ups, by placement."""
+"""The pairs of both warm-ups, by placement."""
 _MEMO = (
     "the memo on stability, future directions: “to combine pre-LN stability with post-LN "
     "performance through adaptive normalization schedules”"
@@ -34,7 +34,9 @@ _MEMO = (
 
 
 def run(config: MovingConfig, pieces: Pieces) -> Findings:
-    """Raises UserError for text that is not there, and for a training that fails."""
+    """Runs the study. Raises UserError for text that is not there, and for a training that
+    fails.
+    """
     base = config.base()
     corpus = LANGUAGE_MODEL.open(base)
     ladders = climb(

@@ -28,7 +28,7 @@ _NEAR = float(np.log10(1.5))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Growth:
-    """Two ladders, the second of a larger model or of longer trainings."""
+    """A pair of sweeps, the second of a larger model or of longer trainings."""
 
     group: str
     """The name of what grows and how far, such as "four times the depth"."""
@@ -61,7 +61,7 @@ class Carried:
 
     @property
     def lost(self) -> float:
-        """Beside its own best, as a share of the gain of that."""
+        """The loss compared with its own best, as a share of the gain of that."""
         return self.growth.larger.regret(self.nats)
 
     @property
@@ -75,8 +75,8 @@ def carried(
     apart: Callable[[Growth, Growth], bool],
     known: Callable[[Growth], float] | None = None,
 ) -> list[Carried]:
-    """Every growth in every way; the power is the median over growths of its group that are apart
-    from it.
+    """Carries every growth in every way; the power is the median over growths of its group that are
+    apart from it.
 
     known: by how many decades the law of known rates moves a rate. Growths of which a ladder
     learned at no rate are left out.

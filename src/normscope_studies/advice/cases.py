@@ -33,27 +33,28 @@ class AdviceCase:
     """toy: the embedded language; characters, pieces: of a file of running text; arithmetic,
     markov: made by a rule; multi30k: a prepared corpus; digits: images."""
     initialisation: str = ITS_OWN
-    """Of ours a name of `normscope.model.SCHEMES`; "zero-head" for another model whose output
-    matrix starts at 0.
+    """The initialisation: for our models a name of `normscope.model.SCHEMES`; "zero-head" for
+    another model whose output matrix starts at 0.
     """
     placement: str = ITS_OWN
     blocks: int
-    """Of each stack."""
+    """The blocks of each stack."""
     width: int
     """Heads have 16 dimensions."""
     optimizer: OptimizerName = "adamw"
     decay: Decay = "cosine"
-    """After the warm-up, to a tenth of the peak where it has an end."""
+    """The decay after the warm-up, to a tenth of the peak where it has an end."""
     tokens: int = 256
-    """Of a batch."""
+    """The tokens of a batch."""
     length: int = 32
-    """Of a sequence."""
+    """The length of a sequence."""
     reach: int = 2
     """For how many lengths the study of horizons trains it."""
     narrower: float = 1.0
-    """How many times narrower the model is that its rates are measured by: matrices and the head
-    take steps so much smaller, and begin smaller by its root, as in µP (Yang et al. 2022,
-    arXiv:2203.03466, table 8)."""
+    """The factor by which the model is narrower that its rates are measured by: matrices and the
+    head take steps so much smaller, and begin smaller by its root, as in µP (Yang et al. 2022,
+    arXiv:2203.03466, table 8).
+    """
 
     def __post_init__(self) -> None:
         check_choices(self)
@@ -83,11 +84,11 @@ class AdviceCase:
 
     @property
     def usual_warmup_share(self) -> float:
-        """Of the updates: 8 % where residual sums are normed, else 1 %."""
+        """The share of updates that is warm-up: 8 % where residual sums are normed, else 1 %."""
         return 0.08 if {self.model, self.placement} & set(_NORMED) else 0.01
 
     def apart(self, other: "AdviceCase") -> bool:
-        """Whether they share neither model nor text nor a scheme of initial weights."""
+        """Tells whether two cases share neither model nor text nor a scheme of initial weights."""
         same_weights = self.initialisation == other.initialisation != ITS_OWN
         return self.model != other.model and self.text != other.text and not same_weights
 
@@ -126,8 +127,9 @@ other than cosine; * and ** reach for one horizon more and for two.
 _SHAPES = ((256, 32), (256, 64), (384, 64), (256, 128))
 """Tokens and length of the batches, in turn."""
 _ENCODERS, _SHORT = ("encoder", "bert", "torch-encoder"), 8
-"""Those that see what is beside a masked token, and the length of their sequences: of longer ones
-they learn no more in 1,000 updates than how frequent tokens are."""
+"""The models that see what is beside a masked token, and the length of their sequences: of longer
+ones they learn no more in 1,000 updates than how frequent tokens are.
+"""
 
 
 def cases(families: str = _FAMILIES) -> list[AdviceCase]:
@@ -172,9 +174,9 @@ class AdviceConfig:
 
     cases: tuple[AdviceCase, ...]
     updates: int = 1_000
-    """Of a training."""
+    """The updates of a training."""
     range_test_updates: int = 60
-    """Of a range test."""
+    """The updates of a range test."""
     warmup_shares: tuple[float, ...] = (0.0, 0.01, 0.02, 0.04, 0.08, 0.16)
     """Warm-ups that are tried at the best rate, as shares of the updates."""
     text_file: str = "corpora/wikipedia.txt"
@@ -196,5 +198,5 @@ class AdviceConfig:
 
     @property
     def places(self) -> dict[str, str]:
-        """Where the texts are, as what is measured takes them."""
+        """The places of the texts, as measurements take them."""
         return {"text_file": self.text_file, "corpus": self.corpus}

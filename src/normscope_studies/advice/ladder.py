@@ -7,26 +7,28 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Protocol
 
+from normscope.measure.vertex import lowest
+
 from ..engine.pieces import Pieces
 from .cases import AdviceCase, rate_of
 from .training import baselines_of, train_once
 
 _TrainingOutcome = Mapping[str, Any]
-"""What `train_once` returns."""
+"""The outcome that `train_once` returns."""
 HALF, NEARER_HALF = 3, 2
 """Rungs on either side of where the search begins, at first: where nothing is known, and about a
 rung that was best for trainings like these."""
 MOST = 6
 """Further ones that are tried beyond an end."""
 FIRST_STEPS = {"sgd": 8, "lion": -1}
-"""Where it begins, by optimiser; another begins at 0.004."""
+"""The step at which a learning-rate sweep begins, by optimiser; another begins at 0.004."""
 _FIRST = 2
 STUCK_SHARE = 0.25
 """A training is stuck where it gained less than this share of what the best gained over the
 unigrams.
 """
 LEARNED_NATS = 0.1
-"""What the best of a ladder gains over the unigrams at least, else the case learned at no rate."""
+"""The least gain of a sweep's best over the unigrams; else the case learned at no rate."""
 _HALF_STEP = 0.5 * math.log10(2)
 
 
@@ -35,7 +37,7 @@ class _Texts(Protocol):
 
     @property
     def places(self) -> dict[str, str]:
-        """Where the texts are, as what is measured takes them."""
+        """The places of the texts, as measurements take them."""
 
 
 def nats(outcome: _TrainingOutcome) -> float:
@@ -67,8 +69,8 @@ def piece_of(
     measure: Callable[..., Any],
     **settings: Any,
 ) -> Any:
-    """What a function measures of a case by these settings and on the texts, from its piece or
-    now.
+    """Returns what a function measures of a case by these settings and on the texts, from its piece
+    or now.
     """
     settings |= config.places
     plain = {key: value for key, value in asdict(case).items() if key != "reach"}
@@ -112,18 +114,18 @@ class Ladder:
     updates: int
     outcomes: Mapping[int, _TrainingOutcome]
     again: Mapping[int, _TrainingOutcome]
-    """With another seed: the best rung and its neighbours."""
+    """The outcomes with another seed: the best rate and its neighbours."""
     unigram_nats: float
     bigram_nats: float
 
     def nats(self, step: int) -> float:
-        """Over the seeds that there are."""
+        """Returns the mean loss over the seeds that there are."""
         both = [nats(seen[step]) for seen in (self.outcomes, self.again) if step in seen]
         return sum(both) / len(both)
 
     @property
     def best_step(self) -> int:
-        """Of the rungs that were trained with every seed."""
+        """The best of the rates that were trained with every seed."""
         return min(self.again or self.outcomes, key=lambda step: (self.nats(step), step))
 
     @property
@@ -132,7 +134,7 @@ class Ladder:
 
     @property
     def learned(self) -> bool:
-        """Whether any rate learnt more than how frequent tokens are."""
+        """True where any rate learned more than how frequent tokens are."""
         return self.lowest_nats < self.unigram_nats - LEARNED_NATS
 
     @property
@@ -153,12 +155,12 @@ class Ladder:
         return beyond if beyond > LEARNED_NATS else self.unigram_nats - self.lowest_nats
 
     def regret(self, loss_nats: float) -> float:
-        """What it lost against the best, as a share of the best's gain; 0 where it is lower."""
+        """Returns the loss against the best, as a share of the best's gain; 0 where it is lower."""
         return max(0.0, loss_nats - self.lowest_nats) / self.gain
 
     def stuck(self, loss_nats: float) -> bool:
-        """Whether a training that ends there gained next to nothing of what the best gained on the
-        unigrams.
+        """Tells whether a training that ends at this loss gained next to nothing of what the best
+        gained on the unigrams.
         """
         return not loss_nats < self.unigram_nats - STUCK_SHARE * (
             self.unigram_nats - self.lowest_nats
@@ -227,26 +229,3 @@ def ladder_from(
 
 def _best(outcomes: Mapping[int, _TrainingOutcome]) -> int:
     return min(outcomes, key=lambda step: (nats(outcomes[step]), step))
-
-
-def bottom(x: Sequence[float], y: Sequence[float]) -> float:
-    """Where the parabola through three points is lowest; the middle one's place where it has no
-    bottom.
-
-    x: rising. Beyond the outer points only where the middle one is not the lowest.
-    """
-    (a, b, c), (left, here, right) = x, y
-    rise, fall = (b - a) * (right - here), (c - b) * (left - here)
-    return b - 0.5 * ((b - a) * rise - (c - b) * fall) / (rise + fall) if rise + fall > 0 else b
-
-
-def lowest(x: Sequence[float], y: Sequence[float]) -> float:
-    """Where a curve is lowest, by the parabola through its lowest point and the neighbours of that.
-
-    x: rising. That point itself where it is the first or the last, or where a neighbour is not
-    finite.
-    """
-    at = min(range(len(y)), key=y.__getitem__)
-    if not 0 < at < len(y) - 1 or not all(map(math.isfinite, y[at - 1 : at + 2])):
-        return x[at]
-    return bottom(x[at - 1 : at + 2], y[at - 1 : at + 2])

@@ -1,4 +1,6 @@
-"""What short looks at a case say of its rate: facts about the model, and a range test."""
+"""The short looks at a case that its rate is predicted from: facts about the model, and a range
+test.
+"""
 
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -16,13 +18,13 @@ from .tasks import task_of
 from .training import losses_of, model_of, optimizer_of
 
 LOOK_SEED = 1000
-"""Of what short looks see: other batches than the trainings that they foretell."""
+"""The seed of short looks: their batches differ from those of the trainings that they predict."""
 _WEIGHTS_SEED = 1
 
 
 def facts_about(case: AdviceCase, *, text_file: str, corpus: str) -> dict[str, Any]:
-    """What the doctor asks known rates with, and how many parameters there are beside tables of
-    tokens.
+    """Returns the facts by which the doctor looks up known rates, and the number of parameters
+    beside tables of tokens.
     """
     task = task_of(case, text_file, corpus, 1)
     model, batch = model_of(case, task, _WEIGHTS_SEED), task.batch(0)
@@ -38,7 +40,7 @@ def facts_about(case: AdviceCase, *, text_file: str, corpus: str) -> dict[str, A
 SWEPT = {"sgd": (1e-4, 1e2), "lion": (1e-7, 1e-1)}
 """Lowest and highest rate, by optimiser."""
 _SWEPT = (1e-6, 1.0)
-"""Of the others."""
+"""The rates swept for the other optimisers."""
 _BETA, _STOP = 0.98, 4.0
 """Lightning's smoothing, and how many times the lowest smoothed loss ends the test."""
 _SKIPPED_FIRST, _SKIPPED_LAST = 10, 1
@@ -49,8 +51,9 @@ _SMOOTHING = 0.05
 def range_test(
     case: AdviceCase, *, updates: int, text_file: str, corpus: str
 ) -> dict[str, float | None]:
-    """What two well-known tools would suggest after a training whose rate grows by a constant
-    factor in each update, as Smith 2017 (arXiv:1506.01186) has it."""
+    """Returns the rates that two well-known tools suggest after a training whose rate grows by a
+    constant factor in each update, as Smith 2017 (arXiv:1506.01186) has it.
+    """
     task = task_of(case, text_file, corpus, LOOK_SEED)
     model = model_of(case, task, _WEIGHTS_SEED)
     optimizer = make_optimizer(model, optimizer_of(case, 1.0))
@@ -60,8 +63,8 @@ def range_test(
 
 
 def lightning_suggestion(rates: Sequence[float], losses: Sequence[float]) -> float | None:
-    """Where the smoothed loss falls fastest by the rate, the first ten updates and the last left
-    out: Lightning 2.5.
+    """Returns the rate at which the smoothed loss falls fastest by the rate, the first ten updates
+    and the last left out: Lightning 2.5.
     """
     mean, smoothed = 0.0, []
     for number, loss in enumerate(losses):
@@ -74,7 +77,9 @@ def lightning_suggestion(rates: Sequence[float], losses: Sequence[float]) -> flo
 
 
 def steepest(rates: Sequence[float], losses: Sequence[float]) -> float | None:
-    """Where the smoothed loss falls fastest from update to update: pytorch-lr-finder 0.2."""
+    """Returns the rate at which the smoothed loss falls fastest from update to update:
+    pytorch-lr-finder 0.2.
+    """
     smoothed: list[float] = []
     for loss in losses:
         smoothed.append(_SMOOTHING * loss + (1 - _SMOOTHING) * smoothed[-1] if smoothed else loss)

@@ -29,7 +29,7 @@ _Make = Callable[[AdviceCase, int], nn.Module]
 
 
 def built(case: AdviceCase, vocabulary: int, seed: int) -> nn.Module:
-    """With initial weights; vocabulary: ids there are, a mask's included.
+    """Builds a model with initial weights; vocabulary: the number of ids, a mask's included.
 
     Raises UserError where a model's library is not installed.
     """
@@ -57,7 +57,7 @@ def shrink(model: nn.Module, by: float) -> None:
 
 
 def kind_of(case: AdviceCase) -> _Kind:
-    """What it is trained to do."""
+    """Returns what the case's model is trained to do."""
     return FOREIGN[case.model][0] if case.model in FOREIGN else case.model  # type: ignore[return-value]
 
 
@@ -244,4 +244,6 @@ FOREIGN: dict[str, tuple[_Kind, _Make]] = {
     "t5": ("encoder-decoder", _of_transformers("T5ForConditionalGeneration", _t5)),
     "vit": ("classifier", _of_transformers("ViTForImageClassification", _vit)),
 }
-"""By name: what it is trained to do, and how it is made of a case and a vocabulary."""
+"""The foreign models by name: what each is trained to do, and how it is made of a case and a
+vocabulary.
+"""

@@ -28,10 +28,10 @@ PRODIGY, SCHEDULE_FREE = "Prodigy", "Schedule-Free AdamW"
 PACKAGED = {PRODIGY: "prodigy", SCHEDULE_FREE: "schedule-free"}
 """Optimisers that are said to need no rate, by their keys of `packages.PACKAGES`."""
 WAYS = (KNOWN, NAIVE, CONSTANT, FOLKLORE, PRODIGY, SCHEDULE_FREE, STEP_LAW, LIGHTNING, LR_FINDER)
-"""In the order in which they are shown."""
+"""The rules in the order in which they are shown."""
 TRAINED = (KNOWN, NAIVE, FOLKLORE)
-"""Whose rates are trained as they are named; others are rungs, or so far off that they are read
-between rungs.
+"""The rules whose rates are trained as they are named; other rates are those of sweeps, or so far
+off that they are read between them.
 """
 
 
@@ -42,9 +42,9 @@ class Looked:
     ladder: Ladder
     facts: RateFacts
     parameters: int
-    """Beside embeddings and heads."""
+    """The number of parameters beside embeddings and heads."""
     finders: Mapping[str, float | None] = field(default_factory=dict)
-    """By the tool's name: the rate that it reads from a range test."""
+    """The rate that each tool reads from a range test, by the tool's name."""
 
     @property
     def case(self) -> AdviceCase:
@@ -63,7 +63,9 @@ class Looked:
 
 
 def apart(one: Looked, others: Sequence[Looked]) -> list[Looked]:
-    """Those that share neither model nor text nor a scheme of initial weights with it."""
+    """Returns the cases that share neither model nor text nor a scheme of initial weights with
+    one.
+    """
     return [other for other in others if one.case.apart(other.case)]
 
 
@@ -151,7 +153,7 @@ class NamedRate:
 
     @property
     def regret(self) -> float:
-        """As a share of what the best gained."""
+        """The regret as a share of what the best gained."""
         return self.looked.ladder.regret(self.nats)
 
     @property
@@ -159,7 +161,7 @@ class NamedRate:
         return self.looked.ladder.stuck(self.nats)
 
     def within(self, factor: float) -> bool:
-        """Of the best rate."""
+        """Tells whether the rate is within a factor of the best rate."""
         return self.rate is not None and abs(self.rate - self.looked.ladder.best) <= math.log10(
             factor
         )
@@ -180,12 +182,13 @@ def off_by(looked: Sequence[Looked], rungs: int) -> list[NamedRate]:
 
 
 Named = Mapping[str, Sequence[NamedRate]]
-"""By rule, in the order of the cases it names a rate for."""
+"""The rates that each rule names, in the order of the cases it names one for."""
 
 
 def less_than(named: Sequence[NamedRate], other: Sequence[NamedRate]) -> Estimate:
-    """By how much a rule's share of the gain that is lost, 1 at most, is below another's, over the
-    cases that both name a rate for."""
+    """Returns by how much a rule's share of the gain that is lost, 1 at most, is below another's,
+    over the cases that both name a rate for.
+    """
     there = {one.looked.case.name: one for one in other}
     return less_by_family(
         (one.looked.case.family, min(1.0, one.regret) - min(1.0, beside.regret))
@@ -218,7 +221,7 @@ LOOKS = (25, 50, 100, 200, 400, 700)
 _AROUND = (-1, 0, 1)
 """Rungs about the naive rate: half of it, it and twice it."""
 _LAST_SHARE = 0.2
-"""Of the updates so far, over whose losses a training's is a mean."""
+"""The share of the updates so far over whose losses a training's loss is a mean."""
 
 
 def compared_at(one: Looked, updates: int, steps: Sequence[int] | None = None) -> NamedRate:

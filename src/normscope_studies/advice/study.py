@@ -229,8 +229,9 @@ _MEDIAN = "the median best rate of the optimiser in other families"
 
 
 def less_claims(less: Mapping[tuple[str, str, str], Estimate]) -> list[Claim]:
-    """That some things lose less than others do, in the mean over cases, judged together by Holm;
-    less: by how much, for a name, what loses, and what it is beside."""
+    """Makes the claims that some things lose less than others do, in the mean over cases, judged
+    together by Holm; less: by how much, for a name, what loses, and what it is compared with.
+    """
     together = holm({key: (one, -math.inf, 0.0) for key, one in less.items()})
     made = []
     for (name, subject, beside), one in less.items():
@@ -252,8 +253,9 @@ def less_claims(less: Mapping[tuple[str, str, str], Estimate]) -> list[Claim]:
 def share_claim(
     name: str, statement: str, holds: Sequence[tuple[str, bool]], *, least: float
 ) -> Claim:
-    """That the share of cases in which it holds is at least so large; holds: of a family, since
-    cases of one are not independent."""
+    """Makes the claim that the share of cases in which a statement holds is at least so large;
+    holds: with the family of each, since cases of one are not independent.
+    """
     families = [family for family, _ in holds]
     answered = [so for _, so in holds]
     count, total = sum(answered), len(answered)

@@ -59,7 +59,7 @@ class CaseTask:
     """Makes the batches that a case is trained on."""
 
     model: Callable[[int], nn.Module]
-    """With initial weights, of a seed."""
+    """The function that makes a model with the initial weights of a seed."""
     batch: Callable[[int], CaseBatch]
     """For training, counted from 0."""
     held_out: Callable[[], Sequence[CaseBatch]]
@@ -191,7 +191,7 @@ def _translation(case: AdviceCase, folder: str, seed: int) -> CaseTask:
     objective = TranslationObjective(opened, loss, max_tokens=case.tokens, seed=seed, device=device)
 
     def held_out() -> list[CaseBatch]:
-        """From all over the validation split, long sentences and short ones."""
+        """Returns batches from all over the validation split, long sentences and short ones."""
         batches, split = objective.valid_batches, objective.valid
         many = max(1, round(VALID_TOKENS / (int(split.target.lengths.sum()) / len(batches))))
         chosen = np.unique(np.linspace(0, len(batches) - 1, many).round().astype(int))

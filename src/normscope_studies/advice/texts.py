@@ -1,5 +1,5 @@
-"""What cases are trained on: running texts as one long sequence, texts made by a rule, and images
-of digits.
+"""The texts that cases are trained on: running texts as one long sequence, texts made by a rule,
+and images of digits.
 """
 
 from collections import Counter
@@ -19,7 +19,7 @@ from normscope.data.opening import toy_corpus
 from normscope.errors import UserError
 
 _MOST_CHARACTERS = 3_000_000
-"""Of the file."""
+"""The largest number of characters of the file."""
 _CHARACTERS, _PIECES = 96, 400
 _TOY_SENTENCES = 20_000
 _HELD_OUT = 0.05

@@ -19,7 +19,7 @@ from .cases import OURS, AdviceCase
 from .tasks import CaseTask, baselines, task_of
 
 FLOOR = 0.1
-"""Of the peak, where the rate ends under a schedule with an end."""
+"""The share of the peak at which the rate ends under a schedule with an end."""
 SCHEDULE_FREE_RATE, SCHEDULE_FREE_WARMUP = 0.0025, 0.1
 """The rate of its package, and the share of the updates in which that rises."""
 _DECAY = OPTIMIZERS["adamw"].usual_weight_decay
@@ -36,7 +36,9 @@ def schedule_of(case: AdviceCase, warmup_updates: int) -> ScheduleConfig:
 
 
 def model_of(case: AdviceCase, task: CaseTask, seed: int) -> nn.Module:
-    """With its initial weights, those that a placement takes from the first batch included."""
+    """Builds a model with its initial weights, those that a placement takes from the first batch
+    included.
+    """
     model = task.model(seed)
     if case.model in OURS:
         first = task.batch(0)
@@ -45,7 +47,7 @@ def model_of(case: AdviceCase, task: CaseTask, seed: int) -> nn.Module:
 
 
 def optimizer_of(case: AdviceCase, rate: float) -> OptimizerConfig:
-    """With what the optimiser is usually given."""
+    """Returns the optimiser with the settings that it is usually given."""
     listed = OPTIMIZERS[case.optimizer]
     return OptimizerConfig(
         name=case.optimizer,
@@ -93,7 +95,7 @@ def train_once(
 
 
 def _outcome(task: CaseTask, model: nn.Module, losses: list[float], updates: int) -> dict[str, Any]:
-    """Of a training that was to make so many updates."""
+    """Returns the outcome of a training that was to make so many updates."""
     valid = held_out_nats(task, model) if len(losses) == updates else math.nan
     return {
         "train_nats": [round(value, 4) for value in losses],
@@ -108,8 +110,8 @@ def losses_of(
     rates: Iterable[float],
     stop: float = math.inf,
 ) -> list[float]:
-    """Of every update's batch before it, one update a rate, up to a loss of more than `stop` times
-    the lowest.
+    """Trains, one update a rate, up to a loss of more than `stop` times the lowest; returns the
+    loss of every update's batch before it.
     """
     model.train()
     losses: list[float] = []
@@ -137,13 +139,15 @@ def held_out_nats(task: CaseTask, model: nn.Module) -> float:
 
 
 def baselines_of(case: AdviceCase, *, text_file: str, corpus: str) -> dict[str, float]:
-    """What models reach that know how frequent tokens are, alone and after the one before."""
+    """Returns the losses of models that know how frequent tokens are, alone and after the one
+    before.
+    """
     return baselines(task_of(case, text_file, corpus, 1))
 
 
 def _prodigy(model: nn.Module, updates: int) -> torch.optim.Optimizer:
-    """As its authors advise under a schedule with a warm-up (Mishchenko & Defazio 2024,
-    arXiv:2306.06101).
+    """Makes Prodigy as its authors advise under a schedule with a warm-up (Mishchenko & Defazio
+    2024, arXiv:2306.06101).
     """
     from prodigyopt import Prodigy
 
@@ -172,11 +176,11 @@ PACKAGES: dict[str, Callable[[nn.Module, int], torch.optim.Optimizer]] = {
     "prodigy": _prodigy,
     "schedule-free": _schedule_free,
 }
-"""By the name in tables."""
+"""The packages' optimisers by the name in tables."""
 
 
 def installed() -> list[str]:
-    """Which of them there are here."""
+    """Returns the packages that are installed here."""
     modules = {"prodigy": "prodigyopt", "schedule-free": "schedulefree"}
     return [package for package in PACKAGES if find_spec(modules[package])]
 

@@ -1,1 +1,1 @@
-"""How far small changes of all weights move a stack, and what its Jacobian makes of its inputs."""
+"""The change of a stack by small changes of all weights, and by its Jacobian."""

@@ -32,7 +32,7 @@ class StatedOrder:
     source: str
 
     def growth(self, depths: Sequence[int]) -> Floats:
-        """Over the first of these depths in blocks, (depths,)."""
+        """Returns the growth over the first of these depths in blocks, (depths,)."""
         sublayers = SUBLAYERS_A_BLOCK * np.asarray(depths, dtype=np.float64)
         grown = np.log(sublayers) if self.power is None else sublayers**self.power
         relative: Floats = grown / grown[0]

@@ -1,4 +1,4 @@
-"""What the study of amplification draws: placements, depths, kinds of updates and sizes."""
+"""The settings of the study of amplification: placements, depths, kinds of updates and sizes."""
 
 from dataclasses import dataclass
 
@@ -27,16 +27,18 @@ class AmplificationConfig:
     updates: tuple[str, ...] = (RANDOM, "sgd", "adam")
     """Lion's first is the gradient's sign, as Adam's is; muon may be asked for as well."""
     moves: tuple[str, ...] = (MATRICES, ALL)
-    """What every update moves: matrices and the placement's own numbers, or all parameters."""
+    """The parameters that every update moves: matrices and the placement's own numbers, or all."""
     depths: tuple[int, ...] = (6, 12, 24, 48)
-    """In blocks of two sub-layers."""
+    """The depths in blocks of two sub-layers."""
     width: int = 256
     tokens: int = 16
-    """Of the one sequence."""
+    """The tokens of the one sequence."""
     vocabulary: int = 256
     """Classes of the random targets."""
     initialisation: str = "theory"
-    """Of the stacks that are moved: one head, W_Q = W_K = 0, no W_O, N(0, 1 / fan-in)."""
+    """The initialisation of the stacks that are moved: one head, W_Q = W_K = 0, no W_O, N(0, 1 /
+    fan-in).
+    """
     draws: int = 24
     """Each of its own weights, inputs and targets."""
     edge: float = 0.2
@@ -44,12 +46,12 @@ class AmplificationConfig:
     it.
     """
     limit_percent: float = 10.0
-    """What predicted changes of the stream are held against."""
+    """The largest deviation of predicted changes of the stream."""
     jacobian_depths: tuple[int, ...] = (4, 12, 64)
-    """Those of Bachlechner et al. 2020."""
+    """The depths of Bachlechner et al. 2020."""
     jacobian_width: int = 48
     jacobian_tokens: int = 8
-    """Their product is how many singular values there are."""
+    """The tokens of a Jacobian; their product with the width is the number of singular values."""
     jacobian_draws: int = 5
     jacobian_initialisation: str = "as-placement"
     """Weights as each placement's source draws them; heads of 12, an inner width twice the outer
@@ -78,20 +80,20 @@ class AmplificationConfig:
                 named(placement)(self.shape(blocks))
 
     def shape(self, blocks: int) -> StackShape:
-        """Of a stack whose weights are moved."""
+        """Returns the shape of a stack whose weights are moved."""
         return StackShape(
             kind="encoder", width=self.width, ffn_width=self.width, heads=1, encoder_blocks=blocks
         )
 
     def jacobian_shape(self, blocks: int) -> StackShape:
-        """Of a stack whose Jacobian is taken."""
+        """Returns the shape of a stack whose Jacobian is taken."""
         width = self.jacobian_width
         return StackShape(
             kind="encoder", width=width, ffn_width=2 * width, heads=HEADS, encoder_blocks=blocks
         )
 
     def model(self, blocks: int) -> ModelSetting:
-        """What a prediction is asked for."""
+        """Returns the model for which a prediction is made."""
         return ModelSetting(
             blocks=blocks,
             width=self.width,
@@ -103,7 +105,7 @@ class AmplificationConfig:
 
 
 HEADS = 4
-"""Of the stacks whose Jacobians are taken."""
+"""The number of heads of the stacks whose Jacobians are taken."""
 
 SCALES = scales(
     AmplificationConfig,

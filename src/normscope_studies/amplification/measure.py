@@ -1,5 +1,5 @@
-"""What the study of amplification measures: encoders as they are drawn, whose weights are moved a
-little, and the singular values of their Jacobians.
+"""The measurements of the study of amplification: encoders as they are drawn, whose weights are
+moved a little, and the singular values of their Jacobians.
 """
 
 # N = packed tokens, D = width, V = vocabulary
@@ -26,12 +26,12 @@ updates to be.
 SMALL_RATES: Mapping[str, float] = MappingProxyType(
     {RANDOM: 1e-7, "sgd": 1e-5, "adam": 1e-7, "muon": 1e-7}
 )
-"""At which a change in float64 goes as the rate, which it is given over. SGD's is larger, as its
-gradients are small; of the others the entries of an update are about the rate.
+"""The rates at which a change in float64 goes as the rate, which it is given over. SGD's is larger,
+as its gradients are small; of the others the entries of an update are about the rate.
 """
 MATRICES, ALL = "matrices", "all"
-"""What is moved: the matrices of F and the placement's own numbers, as proofs and predictions have
-it; or gains of norms and all shifts as well.
+"""The weights that are moved: the matrices of F and the placement's own numbers, as proofs and
+predictions have it; or gains of norms and all shifts as well.
 """
 OUTPUT = "output"
 """The point of a stack's output, beside those of its stream."""
@@ -107,8 +107,8 @@ def changes(
     vocabulary: int,
     seed: int,
 ) -> dict[str, dict[str, dict[str, Any]]]:
-    """By what is moved and by kind of update, mean squares over tokens and features of what that
-    changes, at a rate of 1.
+    """Measures, by what is moved and by kind of update, the mean squares over tokens and features
+    of the changes, at a rate of 1.
 
     output: E(y* - y)² of the stack's output, a number; stream: the same of the state after
     l = 0 … L completed blocks.
@@ -136,7 +136,7 @@ def changes(
 
 
 def step_of(model: nn.Module, update: str, loss: Callable[[int], Tensor]) -> dict[str, Tensor]:
-    """What a small update adds to every trainable weight, by parameter name: a key of
+    """Returns what a small update adds to every trainable weight, by parameter name: a key of
     `SMALL_RATES`, at its rate.
 
     loss: as `weights_after` takes it; a random update does not ask for it, and is drawn from
@@ -158,7 +158,8 @@ def changes_at(
     step: Mapping[str, Tensor],
     points: Mapping[str, Point],
 ) -> dict[str, float]:
-    """By point, the mean square over all its entries of what a step of the weights changes there.
+    """Measures, at each point, the mean square over all its entries of what a step of the weights
+    changes there.
 
     run: calls the model on one input, the same each time, and every point once. The weights are
     at the end what they were, bit by bit.

@@ -117,7 +117,9 @@ def _stream_figure(config: AmplificationConfig, grown: Sequence[DepthGrowth]) ->
 
 
 QUANTILES = (0.05, 0.5, 0.95)
-"""Of the singular values, of which the middle one is drawn in a band of the others."""
+"""The quantiles of the singular values, of which the middle one is drawn in a band of the
+others.
+"""
 
 
 def _jacobian_figure(config: AmplificationConfig, spectra: Spectra) -> StudyFigure:

@@ -1,1 +1,1 @@
-"""Whether how far one update moves a model foretells which of its trainings fail."""
+"""The prediction of failed trainings from how far one update moves a model."""

@@ -48,8 +48,8 @@ class AmplificationTrainingsConfig:
     """adam, sgd or muon."""
     updates: int = 250
     warmup_updates: int = 0
-    """No warm-up, so that what the first update does is not held back; then in a straight line to
-    0.
+    """The warm-up: none, so that what the first update does is not held back; then the rate falls
+    in a straight line to 0.
     """
     corpus: str = TOY
     """A folder made by `normscope data prepare`, or `toy`."""

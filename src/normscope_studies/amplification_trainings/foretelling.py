@@ -35,8 +35,8 @@ class EndedTraining:
     unigram_nats: float
     failed: bool
     change: Mapping[str, float]
-    """Of the logits by the first update at a rate of 1, `MEASURED` and, where theory follows,
-    `PREDICTED`.
+    """The change of the logits by the first update at a rate of 1, `MEASURED` and, where theory
+    follows, `PREDICTED`.
     """
 
     @property
@@ -50,12 +50,12 @@ class EndedTraining:
 
 
 class ForetellingWay(NamedTuple):
-    """What a training is foretold from."""
+    """The numbers that a training's end is predicted from."""
 
     told: str
     numbers: Callable[[EndedTraining], tuple[float, ...]]
     change: str = ""
-    """Which of a training's changes it asks for; empty for none."""
+    """The one of a training's changes that it asks for; empty for none."""
 
 
 def _rate(one: EndedTraining) -> float:
@@ -86,10 +86,10 @@ WAYS: Mapping[str, ForetellingWay] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Foretold:
-    """Of trainings, each by a fit to others: (N,) each."""
+    """The predictions of trainings, each by a fit to others: (N,) each."""
 
     log_odds: Floats
-    """Of failing."""
+    """The log-odds of failing."""
     nats: Floats
     """The last loss."""
 
@@ -99,7 +99,9 @@ def held_out(
     way: ForetellingWay,
     group_of: Callable[[EndedTraining], Hashable],
 ) -> Foretold:
-    """Every training by a fit to those of other groups. Raises ValueError for one group alone."""
+    """Predicts every training by a fit to those of other groups. Raises ValueError for one group
+    alone.
+    """
     groups = [group_of(one) for one in trainings]
     if len(set(groups)) < 2:
         raise ValueError("one group alone has no others to be foretold by")
@@ -115,14 +117,16 @@ def held_out(
 
 
 def bent(x_NF: Floats) -> Floats:
-    """With all products of two: losses are lowest in the middle of a ladder of rates."""
+    """Adds all products of two columns: losses are lowest in the middle of a learning-rate
+    sweep.
+    """
     places = range(x_NF.shape[1])
     products = [x_NF[:, a] * x_NF[:, b] for a in places for b in places if a <= b]
     return np.column_stack([x_NF, *products])
 
 
 _PENALTY = 1.0
-"""On the squared weights of standardised features; a training counts 1."""
+"""The penalty on the squared weights of standardised features; a training counts 1."""
 _ROUNDS, _CLOSE = 50, 1e-10
 
 _FittedLine = Callable[[Floats], Floats]
@@ -178,13 +182,13 @@ class _Standardised:
 
 
 def log_loss(log_odds_N: Floats, labels_N: NDArray[np.bool_]) -> float:
-    """What the labels cost, in nats a training; 0.69 for even odds."""
+    """Returns the cost of the labels, in nats a training; 0.69 for even odds."""
     return float(np.logaddexp(0.0, np.where(labels_N, -log_odds_N, log_odds_N)).mean())
 
 
 def area_under_curve(scores_N: Floats, labels_N: NDArray[np.bool_]) -> float:
-    """How often a labelled one scores above one that is not, ties counted half: the area under the
-    ROC curve; NaN where one of the two kinds is missing.
+    """Returns the share of pairs in which a labelled one scores above one that is not, ties counted
+    half: the area under the ROC curve; NaN where one of the two kinds is missing.
     """
     labelled, others = scores_N[labels_N], np.sort(scores_N[~labels_N])
     if not len(labelled) or not len(others):

@@ -1,4 +1,4 @@
-"""What is known of a model before its training: how far its first update moves its logits."""
+"""The measurements of a model before its training: how far its first update moves its logits."""
 
 import math
 

@@ -52,7 +52,9 @@ class ClimbedModel:
 
     @property
     def best_place(self) -> int:
-        """Which rate has the lowest mean loss, from 0; the smaller of two that are equal."""
+        """The number, from 0, of the rate with the lowest mean loss; the smaller of two that are
+        equal.
+        """
         return self.mean_nats.index(min(self.mean_nats))
 
     @property

@@ -1,4 +1,4 @@
-"""Whether the change by the first update foretells trainings: claims, conditions, data."""
+"""The prediction of trainings by the change of the first update: claims, conditions, data."""
 
 import math
 from collections.abc import Sequence
@@ -35,7 +35,9 @@ from .skill import (
 
 
 def run(config: AmplificationTrainingsConfig, pieces: Pieces) -> Findings:
-    """Raises UserError for text that is not there, and for a training that fails."""
+    """Runs the study. Raises UserError for text that is not there, and for a training that
+    fails.
+    """
     checks.refuse_missing(config.corpus, "corpus", "normscope data prepare")
     first = config.training(config.placements[0], config.depths[0])
     corpus = open_corpus(first.data)
@@ -98,8 +100,8 @@ _TITLES = {
 
 
 def claims(config: AmplificationTrainingsConfig, found: FoundByChange) -> list[Claim]:
-    """That the change by the first update does better than the rate alone, and than rate and
-    depth.
+    """Makes the claims that the change by the first update does better than the rate alone, and
+    than rate and depth.
     """
     return [_claim(config, found[asked.way], asked) for asked in _ASKED]
 
@@ -147,7 +149,9 @@ def _shown(config: AmplificationTrainingsConfig, gain: SkillGain, found: Foretol
 
 
 def _gains(config: AmplificationTrainingsConfig, found: FoundByChange) -> list[dict[str, Any]]:
-    """Of every claim and what was left out; none of what could not be asked."""
+    """Returns the gains of every claim, by what was left out; without those that could not be
+    asked.
+    """
     gains = []
     for asked in _ASKED:
         there = found[asked.way]

@@ -1,1 +1,1 @@
-"""How tightly squared norms of hidden states lie around their mean."""
+"""The concentration of squared norms of hidden states around their mean."""

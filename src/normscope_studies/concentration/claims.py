@@ -89,7 +89,9 @@ def _within_delta(
 
 
 def name_of(placement: str, quantity: Quantity) -> str:
-    """Such as "Post-LN, what the feed-forward's norm reads (x^{post,5})"."""
+    """Returns the name of a quantity, such as "Post-LN, what the feed-forward's norm reads
+    (x^{post,5})".
+    """
     name = f"{named(placement).title}, {QUANTITIES[quantity]}"
     short = PAPER_NAMES.get((placement, quantity))
     return f"{name} ({short})" if short else name

@@ -1,5 +1,5 @@
-"""What the study of concentration measures: squared norms of the hidden states of one initialised
-model, summed up.
+"""The measurements of the study of concentration: squared norms of the hidden states of one
+initialised model, summed up.
 """
 
 # N = packed tokens
@@ -30,8 +30,8 @@ Quantity = Literal["state", "read", "last"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConcentrationConfig:
-    """Raises ValueError for what cannot be measured, UserError for a placement that no such model
-    has.
+    """The settings of the study. Raises ValueError for what cannot be measured, UserError for a
+    placement that no such model has.
     """
 
     corpus: str = "toy"
@@ -39,17 +39,19 @@ class ConcentrationConfig:
     toy_pairs: int = 5000
     placements: tuple[str, ...] = ("post-ln", "pre-ln")
     blocks: int = 6
-    """Of the encoder and of the decoder."""
+    """The blocks of the encoder and of the decoder."""
     width: int = 512
     ffn_width: int = 1024
     heads: int = 4
     max_tokens: int = 4096
-    """Of a batch."""
+    """The largest number of tokens of a batch."""
     batches: int = 6
     seeds: int = 5
     """Models, each with its own batches."""
     dropout: float = 0.0
-    """On embeddings and sub-layers; the paper does not say whether its measurement had any."""
+    """The dropout on embeddings and sub-layers; the paper does not say whether its measurement had
+    any.
+    """
     epsilon: float = 0.1
     delta: float = 0.125
     """Xiong et al. 2020, section 3.4: hidden states are (0.1, 0.125)-bounded."""
@@ -80,7 +82,7 @@ class ConcentrationConfig:
 
     @property
     def epsilons(self) -> list[float]:
-        """Those of the curves, with the claimed one among them."""
+        """The deviations of the curves, the claimed one included."""
         return sorted(
             {0.02, 0.04, 0.06, 0.08, 0.1, 0.12, 0.14, 0.16, 0.18, 0.2, 0.25, 0.3, self.epsilon}
         )
@@ -95,7 +97,7 @@ class ConcentrationConfig:
 def measure_model(
     config: ConcentrationConfig, placement: str, corpus: Corpus, seed: int
 ) -> dict[str, Any]:
-    """By stack and quantity, a summary for each depth.
+    """Measures, by stack and quantity, a summary for each depth.
 
     state: the hidden states x_0 … x_L; read: what the norm at the feed-forward of blocks 1 … L
     reads, where the placement has one; last: what the last norm of all reads. EZ is the mean over
@@ -128,8 +130,8 @@ def measure_model(
 
 
 def summarised(values_N: Tensor, config: ConcentrationConfig) -> dict[str, Any]:
-    """Of samples of Z > 0: its mean, its spread, and how often it leaves the mean by more than each
-    ε.
+    """Summarises samples of Z > 0: their mean, their spread, and how often they leave the mean by
+    more than each ε.
     """
     mean = float(values_N.mean())
     above, outside = (
@@ -168,8 +170,8 @@ def squared_norms(x: Tensor) -> Tensor:
 
 
 def beyond(values_N: Tensor, mean: float, epsilons: Sequence[float]) -> Tensor:
-    """How many values leave (1 + ε) EZ upwards, and how many (1 ± ε) EZ, for each ε; (2, E),
-    float64.
+    """Counts the values that leave (1 + ε) EZ upwards, and those that leave (1 ± ε) EZ, for each ε;
+    (2, E), float64.
 
     Definition 1 of Xiong et al. 2020 counts the first; the proof of Theorem 1 needs the second.
     """

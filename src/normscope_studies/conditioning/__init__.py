@@ -1,1 +1,1 @@
-"""Whether a placement keeps its gradients well-conditioned throughout a training."""
+"""The conditioning of a placement's gradients throughout a training."""

@@ -1,4 +1,4 @@
-"""What is claimed of gradients throughout a training, and the memo's open question."""
+"""The claims on gradients throughout a training, and the memo's open question."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -77,8 +77,8 @@ def _stays(
     learned: Sequence[PlacementGradients],
     standard: PlacementGradients,
 ) -> dict[str, Answer]:
-    """By placement, whether its worst spread and its worst rank are those of the standard, a factor
-    apart; all corrected together. The standard's own are so by definition.
+    """Tells by placement whether its worst spread and its worst rank are those of the standard, a
+    factor apart; all corrected together. The standard's own are so by definition.
     """
     if standard not in learned:
         return {}
@@ -100,7 +100,7 @@ def _stays(
 def _as_low(
     config: ConditioningConfig, learned: Sequence[PlacementGradients], post: PlacementGradients
 ) -> dict[str, Answer]:
-    """By placement, whether it ends as low as Post-LN; all corrected together."""
+    """Tells by placement whether it ends as low as Post-LN; all corrected together."""
     return holm(
         {
             one.placement: (one.ladder.less(post.ladder), -math.inf, config.matching_nats)
@@ -175,7 +175,7 @@ def _open_question(
     stays: Mapping[str, Answer],
     low: Mapping[str, Answer],
 ) -> Claim:
-    """Of every placement but Post-LN itself, whether both are so."""
+    """Makes the claim that both hold, for every placement but Post-LN itself."""
     post = found[config.post]
     others = [one for one in found.values() if one is not post]
     holds = {

@@ -33,9 +33,11 @@ class ConditioningConfig(DecoderLadders):
         "rezero",
     )
     post: str = "post-ln"
-    """Who ends as low as this one matches it."""
+    """The placement that others have to match to end as low."""
     standard: str = "pre-ln"
-    """Whose gradients are well-conditioned: those of others are held to them."""
+    """The placement whose gradients are well-conditioned: those of others are compared with
+    them.
+    """
     monitor_every: int = 10
     """Updates from one look at the gradients' norms to the next."""
     looks: int = 8
@@ -43,7 +45,7 @@ class ConditioningConfig(DecoderLadders):
     conditioned_factor: float = 1.5
     """The factor by which gradients may be worse conditioned than the standard's worst."""
     matching_nats: float = 0.02
-    """Who ends at most so much higher ends as low."""
+    """The difference in nats up to which one that ends higher counts as ending as low."""
 
     def __post_init__(self) -> None:
         DecoderLadders.__post_init__(self)
@@ -68,7 +70,7 @@ class ConditioningConfig(DecoderLadders):
 
     @property
     def arms(self) -> list[DecoderArm]:
-        """Every placement, with the warm-up."""
+        """The arms: every placement, with the warm-up."""
         return [
             DecoderArm(placement, OPTIMIZER, self.warmup_updates) for placement in self.placements
         ]

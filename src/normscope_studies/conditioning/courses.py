@@ -33,7 +33,7 @@ class GradientCourse:
 
     @property
     def first_spread(self) -> float:
-        """At the first look with gradients."""
+        """The spread at the first look with gradients."""
         return float(self.spread[np.isfinite(self.spread)][0])
 
     @property
@@ -47,7 +47,7 @@ class GradientCourse:
 
     @property
     def first_rank(self) -> float:
-        """At the first look with gradients."""
+        """The rank at the first look with gradients."""
         return float(self.rank[np.isfinite(self.rank)][0])
 
     @property

@@ -26,7 +26,9 @@ from .measure import stable_ranks
 
 
 def run(config: ConditioningConfig, pieces: Pieces) -> Findings:
-    """Raises UserError for text that is not there, and for a training that fails."""
+    """Runs the study. Raises UserError for text that is not there, and for a training that
+    fails.
+    """
     base = config.base()
     corpus = LANGUAGE_MODEL.open(base)
     ladders = climb(
@@ -68,7 +70,9 @@ def run(config: ConditioningConfig, pieces: Pieces) -> Findings:
 def _courses(
     config: ConditioningConfig, ladder: Ladder, fingerprint: str, pieces: Pieces
 ) -> list[GradientCourse]:
-    """Of the runs that judge; none where one of them did not stay finite."""
+    """Returns the courses of the runs that judge; an empty list where one of them did not stay
+    finite.
+    """
     if not all(run.finite for run in ladder.at_best):
         return []
     judging = list(ladder.at_best)
@@ -161,7 +165,9 @@ def _over_updates(
 
 
 def ends(config: ConditioningConfig, found: Mapping[str, PlacementGradients]) -> StudyTable:
-    """Where each placement ends and how its gradients were conditioned, the lowest loss first."""
+    """Returns the table of the placements' last losses and of their gradients' conditioning, the
+    lowest loss first.
+    """
     post = found[config.post].ladder
 
     return table(
@@ -187,7 +193,7 @@ def _seen(what: str, one: PlacementGradients) -> float | None:
 
 
 def conditions(config: ConditioningConfig, baselines: tuple[float, float]) -> dict[str, str]:
-    """How it was measured."""
+    """Returns how it was measured."""
     return {
         **config.conditions(baselines),
         "gradients": (
@@ -241,4 +247,5 @@ STUDY = Study(
     help="Who stays conditioned and ends as low as Post-LN?",
     scales=SCALES,
     run=run,
+    reads_checkpoints=True,
 )

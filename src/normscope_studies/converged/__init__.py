@@ -1,1 +1,1 @@
-"""Where placements end that are trained until little is gained."""
+"""The ends of placements that are trained until little is gained."""

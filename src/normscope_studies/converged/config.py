@@ -1,4 +1,4 @@
-"""What is trained: placements, the warm-ups and rates that each may choose from, and the sizes that
+"""The trainings: placements, the warm-ups and rates that each may choose from, and the sizes that
 all share.
 """
 
@@ -46,10 +46,10 @@ class ConvergedConfig:
     seeds: int = 3
     updates: int = 3000
     ladder_updates: int = 3000
-    """Of the runs that choose; their warm-ups are the same share of them."""
+    """The updates of the runs that choose; their warm-ups are the same share of them."""
     validations: int = 20
     blocks: int = 6
-    """Of each stack."""
+    """The blocks of each stack."""
     width: int = 128
     ffn_width: int = 256
     heads: int = 4
@@ -57,11 +57,13 @@ class ConvergedConfig:
     max_tokens: int = 4096
     clip_norm: float = 1.0
     split: str = "test"
-    """Of the text, translated with the best checkpoint of each run that judges; empty for none."""
+    """The split of the text that the best checkpoint of each run that judges translates; empty for
+    none.
+    """
     device: str = "cpu"
     """auto, cpu, cuda, cuda:1 …"""
     precision: str = "auto"
-    """Of products, as `train.precision`."""
+    """The precision of products, as `train.precision`."""
 
     def __post_init__(self) -> None:
         checks.check_different(self, "warmups", "peak_lrs")
@@ -93,7 +95,7 @@ class ConvergedConfig:
 
     @property
     def placements(self) -> list[str]:
-        """In the order in which they are named first."""
+        """The placements in the order in which they are named first."""
         return list(dict.fromkeys(placement for placement, _ in self.pairs))
 
     def training(self, updates: int, share: float) -> TranslationRunConfig:

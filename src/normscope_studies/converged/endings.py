@@ -25,7 +25,7 @@ class PlacementEnding:
     looked: Mapping[tuple[float, float], LadderRun]
     """The run of the seed that chose, by the share of the warm-up and the rate."""
     runs: Sequence[LadderRun]
-    """At the best of these, one a seed."""
+    """The runs at the best of these, one a seed."""
     split: str
 
     @property

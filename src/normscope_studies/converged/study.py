@@ -28,7 +28,9 @@ _SAID = (
 
 
 def run(config: ConvergedConfig, pieces: Pieces) -> Findings:
-    """Raises UserError for text that is not there, and for a training that fails."""
+    """Runs the study. Raises UserError for text that is not there, and for a training that
+    fails.
+    """
     checks.refuse_missing(config.corpus, "corpus", "normscope data prepare")
     corpus = open_corpus(config.training(config.updates, 0.0).data)
     endings, cells = trained(config, pieces, pieces.folder)
@@ -93,8 +95,8 @@ def gains_data(
 def claims(
     config: ConvergedConfig, endings: Sequence[PlacementEnding], unigram_nats: float
 ) -> list[Claim]:
-    """That a placement ends lower, and that it translates better, than the one beside; each of all
-    together by Holm.
+    """Makes the claims that a placement ends lower, and that it translates better, than the one
+    that it is compared with; each of all together by Holm.
     """
     title = named(config.beside).title
     did = {one.title for one in endings if learned(mean_nats(one.runs), unigram_nats)}

@@ -1,4 +1,4 @@
-"""What is said of trainings so deep, and whether ours bear it out."""
+"""The claims on trainings so deep, and whether ours support them."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -34,12 +34,12 @@ class DeepTrainings:
         return named(self.placement).title
 
     def learned(self, unigram_nats: float) -> bool:
-        """Whether the runs that judge end below the unigram baseline by as much as counts."""
+        """Tells whether the runs that judge end below the unigram baseline by as much as counts."""
         return learned(self.ladder.mean_nats, unigram_nats)
 
     @property
     def steady(self) -> bool:
-        """Whether all runs that judge stayed finite."""
+        """True where all runs that judge stayed finite."""
         return all(run.finite for run in self.ladder.at_best)
 
     def below(self, unigram_nats: float) -> Estimate:
@@ -48,7 +48,7 @@ class DeepTrainings:
 
     @property
     def rises(self) -> list[float]:
-        """How far the loss of each run that judges rose above the lowest that it had reached, in
+        """The rise of the loss of each run that judges above the lowest that it had reached, in
         nats.
         """
         return [largest_rise(losses_of(run), self.windows) for run in self.ladder.at_best]
@@ -80,7 +80,7 @@ def largest_rise(losses: Sequence[float], windows: int) -> float:
 
 
 DeepFound = Mapping[int, Mapping[str, DeepTrainings]]
-"""By the number of blocks, then by placement."""
+"""The trainings by the number of blocks, then by placement."""
 
 
 def claims(config: DeepConfig, found: DeepFound, unigram_nats: float) -> list[Claim]:
@@ -161,7 +161,7 @@ _DepthAndRival = tuple[int, str]
 def _less(
     config: DeepConfig, found: DeepFound, rivals: Sequence[str], unigram_nats: float
 ) -> dict[_DepthAndRival, Estimate]:
-    """By how many nats DeepNorm ends above a rival, where one of the two learned."""
+    """Returns by how many nats DeepNorm ends above a rival, where one of the two learned."""
     made = {}
     for blocks, own in found.items():
         scaled = own[config.scaled]
@@ -197,7 +197,7 @@ def _ends_below(
 def _told(
     config: DeepConfig, found: DeepFound, placements: Sequence[str], unigram_nats: float
 ) -> str:
-    """What became of these where a rise is not known."""
+    """Returns the outcome of the trainings whose rise is not known, in words."""
     parts = []
     for blocks, own in found.items():
         for name in placements:

@@ -46,9 +46,9 @@ class DeepConfig:
     """BLOCKS:WIDTH, rising; the deeper, the narrower, as all blocks are gone through one by one."""
     placements: tuple[str, ...] = ("deepnorm", "post-ln", "pre-ln")
     scaled: str = "deepnorm"
-    """Who is said to train at any depth."""
+    """The placement that is said to train at any depth."""
     post: str = "post-ln"
-    """Who is said not to."""
+    """The placement that is said not to."""
     text: str = "corpora/wikipedia_1000"
     """A folder made by `normscope data documents`, or `toy`."""
     sequence_length: int = 64
@@ -112,7 +112,7 @@ class DeepConfig:
 
     @property
     def arms(self) -> list[_DepthArm]:
-        """Every placement at every number of blocks, with the warm-up."""
+        """The arms: every placement at every number of blocks, with the warm-up."""
         return [
             _DepthArm(placement, str(blocks), self.warmup_updates)
             for blocks in self.widths

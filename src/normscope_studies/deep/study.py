@@ -23,7 +23,9 @@ from .config import SCALES, DeepConfig
 
 
 def run(config: DeepConfig, pieces: Pieces) -> Findings:
-    """Raises UserError for text that is not there, and for a training that fails."""
+    """Runs the study. Raises UserError for text that is not there, and for a training that
+    fails.
+    """
     shallowest = config.at(next(iter(config.widths)))
     corpus = LANGUAGE_MODEL.open(shallowest.base())
     found = _trained(config, pieces)

@@ -63,7 +63,7 @@ def judge_again(folder: Path) -> list[str]:
 
 
 def _study_of(data: Mapping[str, Any], folder: Path) -> Study:
-    """By its title."""
+    """Returns the study with the title of the data."""
     for listed in studies().values():
         if listed.title == data.get("title"):
             study: Study = listed.load()

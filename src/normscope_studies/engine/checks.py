@@ -1,6 +1,4 @@
-"""What the settings of studies must be: each check raises ValueError with the setting's name and
-its value.
-"""
+"""The checks of studies' settings: each raises ValueError with the setting's name and its value."""
 
 from dataclasses import asdict
 from pathlib import Path

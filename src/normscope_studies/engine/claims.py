@@ -101,7 +101,7 @@ class Spread:
     """Largest absolute deviation at any depth, and the standard error there."""
     standard_error: float
     root_mean_square: float
-    """Over all depths of all curves, each counting the same."""
+    """The root mean square over all depths of all curves, each counting the same."""
     where: str
     """The curve with the largest one, and its place along it, from `first`."""
     place: int
@@ -134,8 +134,8 @@ class Spread:
 def spread_of(
     curves: Mapping[str, Sequence[Compared]], *, limit_percent: float, first: int = 0
 ) -> Spread:
-    """Over curves by name; those of one name stand or fall together. `first`: what the first place
-    is called.
+    """Returns the spread over curves by name; those of one name stand or fall together. `first`:
+    the name of the first place.
     """
     every = [(name, one) for name, several in curves.items() for one in several]
     where, worst = max(every, key=lambda named: named[1].largest_off[0])

@@ -38,7 +38,7 @@ class Verdict(StrEnum):
 
     @property
     def tone(self) -> Tone:
-        """Which colour its dot has."""
+        """The colour of its dot."""
         return _TONES[self]
 
 

@@ -181,7 +181,7 @@ def climb(
     def cells_at(
         asked: Mapping[_ArmKey, Sequence[float]], seeds: range
     ) -> list[tuple[_ArmKey, Cell]]:
-        """With their arms; the first seed of all comes first."""
+        """Returns the cells with their arms; the first seed of all comes first."""
         cells = [(key, cell) for key, lrs in asked.items() for cell in cells_of(key, lrs, seeds)]
         return sorted(cells, key=lambda one: one[1].seed)
 

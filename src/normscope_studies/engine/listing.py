@@ -1,4 +1,4 @@
-"""Every claim of a text in one list, each beside what the results of the studies say of it.
+"""The claims of a text in one list, each with what the results of the studies say of it.
 
 The list is a TOML file. A study judges what it tested, which may be less than what is claimed; what
 the list says beside decides what that leaves of the claim.
@@ -22,7 +22,7 @@ from .study import TRIAL
 NOT_RUN = "not run"
 HELD = "held by a test"
 NOT_TESTED = "not tested"
-"""What is said of a claim without a verdict."""
+"""The words for a claim without a verdict."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,9 +30,9 @@ class MeasuredBy:
     """A study's folder of results."""
 
     command: str
-    """That makes them."""
+    """The command that makes them."""
     conditions: Sequence[str]
-    """Which of the conditions that it states are told with a claim; all where it states none of
+    """The conditions that it states and that are told with a claim; all where it states none of
     these.
     """
 
@@ -51,15 +51,16 @@ class ListedClaim:
     it asks.
     """
     tested: str = ""
-    """What was tested, where that is less than what is claimed, such as a direction where a number
-    is published; else the study's own statement says it."""
+    """The statement that was tested, where that is less than what is claimed, such as a direction
+    where a number is published; else the study's own statement says it.
+    """
     part: str = ""
     """The part of the claim that the study tests, such as one direction of one corpus where all
     tasks are claimed: borne out, the claim is reproduced in that part.
     """
     least_bleu: float = 0.0
-    """What the best of the study's configurations must translate at before its trainings say
-    anything of this claim, as numbers of BLEU are claimed.
+    """The BLEU that the best of the study's configurations must reach before its trainings say
+    anything of this claim, for claims on BLEU.
     """
     section: str
     """The heading under which the quotes stand, as far as it tells it from others."""
@@ -71,13 +72,13 @@ class ListedClaim:
     test: str = ""
     """The test in this repository that holds it, of what follows from definitions alone."""
     untested: str = ""
-    """Why nothing here tests it."""
+    """The reason why nothing here tests it."""
     text: str = "paper/xiong2020.md"
     """The text in which the quotes stand, such as the paper, or the notes on it."""
     note: str = ""
     """The number of the note on this claim, such as "2.5"."""
     command: str = ""
-    """What measures it, where that is not the study's own command."""
+    """The command that measures it, where that is not the study's own."""
 
 
 @cache
@@ -100,17 +101,21 @@ class ClaimRow:
     listed: ListedClaim
     command: str
     tested: str = ""
-    """What was tested, with what would have been too far off; empty where it was not run."""
-    found: str = ""
-    """In the words and numbers of the study's data, with their intervals; empty where it was not
+    """The statement that was tested, with what would have been too far off; empty where it was not
     run.
     """
+    found: str = ""
+    """The finding in the words and numbers of the study's data, with their intervals; empty where
+    it was not run.
+    """
     conditions: str = ""
-    """Under which it was measured: scale, data, model, seeds."""
+    """The conditions under which it was measured: scale, data, model, seeds."""
     verdict: Verdict | None = None
-    """None where it was not run."""
+    """The verdict; None where it was not run."""
     where: str = ""
-    """In which settings the claim holds and in which it does not; empty where all agree."""
+    """The settings in which the claim holds and those in which it does not; empty where all
+    agree.
+    """
 
     @property
     def verdict_words(self) -> str:
@@ -198,7 +203,7 @@ def _conditions(study: MeasuredBy, data: Mapping[str, Any]) -> str:
 
 
 def _read(file: Path) -> Mapping[str, Any] | None:
-    """None where there are no results."""
+    """Reads results; None where there are none."""
     if not file.is_file():
         return None
     try:
@@ -214,7 +219,7 @@ _ORDER = (*map(str, Verdict), HELD, NOT_RUN, NOT_TESTED)
 
 
 def counts(rows: Sequence[ClaimRow]) -> dict[str, int]:
-    """By verdict, in the order in which they are counted up."""
+    """Counts claims by verdict, in the order in which verdicts are listed."""
     found = Counter(row.verdict_words for row in rows)
     return {verdict: found[verdict] for verdict in _ORDER}
 

@@ -42,7 +42,7 @@ class ListedText:
     file: Path
     """The list."""
     source: str
-    """Which text that is, in words."""
+    """The text, in words."""
     heading: str
     """The beginning of the page in Markdown; `limits.kinds.CLAIMS` knows it by this."""
     groups: Mapping[str, str]

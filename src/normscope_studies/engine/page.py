@@ -283,7 +283,7 @@ def cell(value: str | float | None) -> str:
 
 
 def kind(value: TableCell) -> str:
-    """Which of the cells' forms a value has."""
+    """Returns which of the cells' forms a value has."""
     return "link" if isinstance(value, Link) else "marked" if isinstance(value, Marked) else "plain"
 
 

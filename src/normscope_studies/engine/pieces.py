@@ -68,7 +68,9 @@ _KIND = SealedJson(
 
 
 def processor_seconds() -> float:
-    """Of this process so far, and of the processes that it has started and waited for."""
+    """Returns the processor time of this process so far, and of the processes that it has started
+    and waited for.
+    """
     return time.process_time() + sum(os.times()[2:4])
 
 
@@ -83,21 +85,24 @@ class Pieces:
     say: Callable[[str], None] = lambda line: None
     processes: int = 0
     """Trainings at a time; 0 for one a core, or one on a device."""
+    reads_checkpoints: bool = False
+    """Whether the study looks at checkpoints of its trainings, and not at what they logged alone.
+    """
     engine: EngineSettings = LOCAL
-    """Where trainings run; what is measured beside them is measured here."""
+    """The engine on which trainings run; measurements beside them are made here."""
     made: list[str] = field(default_factory=list)
     """Names of those that were made by this call."""
     plan: list[PlannedRuns] | None = None
-    """Where nothing is to be measured or trained, what would be is noted here."""
+    """The planned runs, where nothing is to be measured or trained; None otherwise."""
     processor_seconds: dict[str, float | None] = field(default_factory=dict)
-    """Of each piece and each run folder that was asked for, whenever it was made; None where that
-    is not known.
+    """The processor's seconds of each piece and each run folder that was asked for, whenever it was
+    made; None where that is not known.
     """
 
     @property
     def processor_hours(self) -> float | None:
-        """Of all that was asked for; None where that is nothing, and where it is not known of one
-        of them.
+        """The processor's hours of all that was asked for; None where nothing was, and where they
+        are not known of one of them.
         """
         known = [seconds for seconds in self.processor_seconds.values() if seconds is not None]
         return sum(known) / 3600 if known and len(known) == len(self.processor_seconds) else None

@@ -1,4 +1,4 @@
-"""What a study would train and about what that costs, counted before anything is trained.
+"""The plan of a study and its approximate cost, counted before anything is trained.
 
 Operations are torch's count of the products of an update; hours are these over the speed of a core,
 which one small batch shows, so that they are an estimate.
@@ -32,8 +32,8 @@ ACCELERATOR_FLOPS = 1e14
 _TRIAL_TOKENS = 2048
 _TRIALS = 3
 _LONG_SECONDS = 2.0
-"""Of the batch that shows a core's speed, how many times it is trained on, and after how long a
-time once is enough.
+"""The number of times that the batch that shows a core's speed is trained on, and the seconds after
+which once is enough.
 """
 
 
@@ -44,15 +44,15 @@ class PlannedRuns:
     stage: str
     runs: int
     over: int
-    """Of these, finished already."""
+    """The number of these that are finished already."""
     updates: int
-    """That are left, of all runs together."""
+    """The updates that are left, of all runs together."""
     tokens: float
-    """That these updates read; NaN where batches do not tell."""
+    """The tokens that these updates read; NaN where batches do not tell."""
     flops: float
     """Floating-point operations of these updates, forward and backward."""
     config: RunConfig | None = None
-    """Of one of them, by which a core's speed is measured."""
+    """The configuration of one of them, by which a core's speed is measured."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,11 +61,11 @@ class StudyPlan:
 
     stages: Sequence[PlannedRuns]
     ends: str = ""
-    """What follows and cannot be counted, in words; empty where that is nothing."""
+    """The work that follows and cannot be counted, in words; empty where there is none."""
 
     @property
     def config(self) -> RunConfig | None:
-        """By which a core's speed is measured."""
+        """The configuration by which a core's speed is measured."""
         return next((one.config for one in self.stages if one.config is not None), None)
 
 
@@ -78,7 +78,9 @@ class PlanEnds(Exception):
 
 
 class Corpora:
-    """Of the trainings of a plan, each opened once: models share them, and some take seconds."""
+    """The corpora of a plan's trainings, each opened once: models share them, and some take
+    seconds.
+    """
 
     def __init__(self) -> None:
         self._opened: dict[str, Any] = {}
@@ -92,11 +94,19 @@ class Corpora:
         return self._opened[key]
 
 
-def planned_cells(stage: str, cells: Sequence[Cell], corpora: Corpora) -> PlannedRuns:
+def planned_cells(
+    stage: str,
+    cells: Sequence[Cell],
+    corpora: Corpora,
+    *,
+    is_kept: Callable[[Cell], bool] = lambda cell: False,
+) -> PlannedRuns:
     """Counts what is left of some runs.
 
-    corpora: those that the plan has opened so far. Raises UserError for one that is not there.
+    corpora: those that the plan has opened so far. is_kept: tells of a run without a folder that it
+    is finished all the same. Raises UserError for a corpus that is not there.
     """
+    over = 0
     updates = 0
     tokens = 0.0
     flops = 0.0
@@ -109,14 +119,16 @@ def planned_cells(stage: str, cells: Sequence[Cell], corpora: Corpora) -> Planne
         if alike not in known:
             corpus = corpora.of(config)
             known[alike] = tokens_per_update(config, corpus), flops_per_update(config, corpus)
-        left = 0 if state.over else max(0, (state.total_updates or 0) - state.update)
+        is_over = state.over or is_kept(state.cell)
+        over += is_over
+        left = 0 if is_over else max(0, (state.total_updates or 0) - state.update)
         updates += left
         tokens += left * known[alike][0]
         flops += left * known[alike][1]
     return PlannedRuns(
         stage=stage,
         runs=len(cells),
-        over=sum(state.over for state in states),
+        over=over,
         updates=updates,
         tokens=tokens,
         flops=flops,
@@ -180,7 +192,9 @@ def core_flops(config: RunConfig) -> float:
 def plan_lines(
     found: StudyPlan, *, speed_of: Callable[[RunConfig], float] = core_flops
 ) -> list[str]:
-    """What the terminal shows of a plan. speed_of: operations a second of a core."""
+    """Returns the lines that the terminal shows of a plan. speed_of: operations a second of a
+    core.
+    """
     if not found.stages:
         return [f"Nothing to train is known beforehand: {found.ends or 'it trains nothing'}."]
     config = found.config

@@ -1,5 +1,5 @@
-"""What every study shares: a question, the sizes it can be asked at, and the page and data that
-answer it.
+"""The frame that every study shares: a question, the sizes it can be asked at, and the page and
+data that answer it.
 """
 
 import dataclasses
@@ -28,7 +28,7 @@ from .pieces import Pieces, as_json
 from .planning import PlanEnds, StudyPlan, plan_lines
 
 PACKAGE = __name__.partition(".")[0]
-"""What the numbers of a study depend on beside the tool."""
+"""The package that the numbers of a study depend on beside the tool."""
 TRIAL = "smoke"
 """The scale that shows that a study works and no more: the page, the data and the terminal say that
 its verdicts mean nothing."""
@@ -60,11 +60,11 @@ def scales(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgedAgain:
-    """What today's rules say of numbers that were measured before."""
+    """The judgement of numbers that were measured before, by today's rules."""
 
     claims: Sequence[Claim]
     data: Mapping[str, Any]
-    """What is worked out from the measurements, for results.json."""
+    """The numbers worked out from the measurements, for results.json."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,11 +80,14 @@ class Study:
     """Configurations by name: smoke, cpu and paper, and those of the study's own."""
     run: Callable[[Any, Pieces], Findings]
     planned: Callable[[Any, Pieces], StudyPlan] | None = None
-    """What it would train, all of it; None where the first stage alone is known beforehand, which
-    `run` shows."""
+    """The function that plans all that it would train; None where only the first stage is known
+    beforehand, which `run` shows.
+    """
+    reads_checkpoints: bool = False
+    """True where it looks at checkpoints of its trainings, and not at what they logged alone."""
     judged_again: Callable[[Any, Mapping[str, Any]], JudgedAgain] | None = None
-    """Of a configuration and what its results.json holds; None of a study whose measurements are
-    not all in there.
+    """The function that judges anew, from a configuration and what its results.json holds; None for
+    a study whose measurements are not all in there.
     """
 
     def answer(
@@ -111,13 +114,20 @@ class Study:
         config = configured(self.scales[scale], settings)
         if dry_run:
             return [f"{self.title}, scale {scale}", *plan_lines(self.plan(config, out))]
-        pieces = Pieces(out, watch=watch, say=say, processes=processes, engine=engine)
+        pieces = Pieces(
+            out,
+            watch=watch,
+            say=say,
+            processes=processes,
+            reads_checkpoints=self.reads_checkpoints,
+            engine=engine,
+        )
         found, page = run_study(self, config, pieces, command=command, scale=scale)
         return [*_lines(self.title, found, _caution(scale)), f"page: {page}"]
 
     def plan(self, config: Any, out: Path) -> StudyPlan:
-        """What the folder `out` lacks of the trainings. Raises UserError as `run`."""
-        pieces = Pieces(out, plan=[])
+        """Returns the trainings that the folder `out` lacks. Raises UserError as `run` does."""
+        pieces = Pieces(out, plan=[], reads_checkpoints=self.reads_checkpoints)
         if self.planned is not None:
             return self.planned(config, pieces)
         ends = ""
@@ -167,8 +177,8 @@ def run_study(
 
 
 def _caution(scale: str) -> str:
-    """What a reader must know of the verdicts at that scale; empty where they mean what they
-    say.
+    """Returns what a reader must know of the verdicts at that scale; empty where they mean what
+    they say.
     """
     if scale != TRIAL:
         return ""
@@ -189,7 +199,9 @@ def _made_by() -> str:
 
 
 def environment_of() -> dict[str, str]:
-    """What the numbers were made on, without what a study has in its settings."""
+    """Returns the environment in which the numbers were made, without what a study has in its
+    settings.
+    """
     found = describe(device=torch.device("cpu"), seed=0, data_fingerprint="", fast_matmul=False)
     dropped = ("seed", "data_fingerprint", "accelerator", "fast_matmul")
     return {
@@ -210,8 +222,8 @@ def configured(config: Any, overrides: Sequence[str]) -> Any:
 
 
 def _lines(title: str, found: Findings, caution: str) -> list[str]:
-    """What the terminal shows: conditions, every claim beside what was measured, and the count of
-    verdicts.
+    """Returns the lines that the terminal shows: conditions, every claim with what was measured,
+    and the count of verdicts.
 
     A caution stands where reading begins, and again where a long text has left the reader.
     """

@@ -12,15 +12,15 @@ from normscope.compare.state import CellState, looked_at
 from normscope.engines.seam import Engine
 from normscope.errors import UserError
 from normscope.files import write_over
-from normscope.limits.ours import SealedJson
 from normscope.report.words import counted
 from normscope.train.together.joining import refuse_launched
 
+from .kept_cells import COST, KeptFolder
 from .pieces import Pieces, processor_seconds
 from .planning import Corpora, PlanEnds, PlannedRuns, planned_cells
 
 LaterCells = Mapping[str, Sequence[Cell]]
-"""By stage: trainings that follow on others, at any of their rates, since which one the others
+"""The trainings, by stage, that follow on others, at any of their rates, since which one the others
 choose changes neither their number nor what an update costs.
 """
 NOTHING_LATER: LaterCells = {}
@@ -34,12 +34,22 @@ def train_all(
     *,
     later: LaterCells | None = None,
 ) -> None:
-    """The same of any cells; unless `pieces` says another number, on CPUs one run a core, and one
-    on a device. Raises PlanEnds where they are only to be planned and some are not finished.
+    """Trains the cells that are not over; unless `pieces` says another number, on CPUs one run a
+    core, and one on a device.
+
+    Finished ones are kept in `cells/` of the study's folder, a small file each, and what is kept
+    there is not trained again, unless the study reads checkpoints, which no such file holds. stage:
+    what the trainings are called. evaluate: as of `run_cells`. Raises PlanEnds where they are only
+    to be planned and some are not finished.
     """
+    kept = KeptFolder(pieces.folder / "cells")
     if pieces.plan is not None:
-        _planned(cells, stage, pieces.plan, later)
+        usable = [] if pieces.reads_checkpoints else list(filter(kept.holds, cells))
+        _planned(cells, stage, pieces.plan, later, usable)
         return
+    if not pieces.reads_checkpoints:
+        for line in kept.restore(cells, scored=evaluate is not None):
+            pieces.say(line)
     total = sum(int(cell.config.train.duration) for cell in cells)
 
     def watch(states: Iterable[CellState]) -> None:
@@ -58,7 +68,7 @@ def train_all(
     if told:
         pieces.say(f"{stage}: {told}")
     # What an engine has started here is counted when it has been let go of.
-    with _costed(cells, pieces, engine), closing(engine):
+    with kept.keeping(cells), _costed(cells, pieces, engine), closing(engine):
         states = run_cells(list(cells), engine=engine, evaluate=evaluate, watch=watch)
     failed = [
         f"{s.cell.name}: {s.message} (log: {s.cell.log_file})"
@@ -70,8 +80,8 @@ def train_all(
 
 
 def _cost_of(cells: Sequence[Cell], pieces: Pieces, engine: Engine) -> str:
-    """What the trainings that are not over take, in a sentence; empty where they are soon over.
-    Raises UserError where one cannot fit.
+    """Returns the cost of the trainings that are not over, in a sentence; empty where they are soon
+    over. Raises UserError where one cannot fit.
     """
     left = []
     for state in looked_at(cells, None, None):
@@ -89,28 +99,27 @@ def _cost_of(cells: Sequence[Cell], pieces: Pieces, engine: Engine) -> str:
 
 
 def _planned(
-    cells: Sequence[Cell], stage: str, plan: list[PlannedRuns], later: LaterCells | None
+    cells: Sequence[Cell],
+    stage: str,
+    plan: list[PlannedRuns],
+    later: LaterCells | None,
+    kept: Sequence[Cell],
 ) -> None:
     """Notes trainings in a plan; of finished ones alone, what they chose is known, and a plan goes
     on. Raises PlanEnds where it does not.
+
+    kept: those that are finished though they have no run folder.
     """
     corpora = Corpora()
-    now = planned_cells(stage, cells, corpora)
+    now = planned_cells(stage, cells, corpora, is_kept=kept.__contains__)
     plan.append(now)
-    if now.over == now.runs:
+    # What a kept training found is read from its run folder, which a plan does not make.
+    if now.over == now.runs and not kept:
         return
     if later is None:
         raise PlanEnds("trainings that hang on what these find, if there are any")
     plan += [planned_cells(name, others, corpora) for name, others in later.items()]
     raise PlanEnds("what is measured of models once they are trained, if anything")
-
-
-_COST = SealedJson(
-    format_name="normscope-cost",
-    version=1,
-    keys=frozenset({"processor_seconds"}),
-    again="remove it: it is then unknown",
-)
 
 
 @contextmanager
@@ -123,7 +132,7 @@ def _costed(cells: Sequence[Cell], pieces: Pieces, engine: Engine) -> Iterator[N
     """
     before, since = looked_at(cells, None, None), processor_seconds()
     files = [cell.log_file.with_suffix(".json") for cell in cells]
-    taken = [_COST.read(file)["processor_seconds"] if file.is_file() else None for file in files]
+    taken = [COST.read(file)["processor_seconds"] if file.is_file() else None for file in files]
     for at, (file, state) in enumerate(zip(files, before, strict=True)):
         if (
             not (state.over or state.update or file.is_file())
@@ -132,7 +141,7 @@ def _costed(cells: Sequence[Cell], pieces: Pieces, engine: Engine) -> Iterator[N
         ):
             taken[at] = 0.0
         if not state.over:
-            write_over(file, _COST.text({"processor_seconds": None}), _COST.kind)
+            write_over(file, COST.text({"processor_seconds": None}), COST.kind)
     try:
         yield
     finally:
@@ -143,5 +152,5 @@ def _costed(cells: Sequence[Cell], pieces: Pieces, engine: Engine) -> Iterator[N
                 seconds = None
             if seconds is not None and updates:
                 seconds = round(seconds + spent * updates / sum(more), 3)
-                write_over(file, _COST.text({"processor_seconds": seconds}), _COST.kind)
+                write_over(file, COST.text({"processor_seconds": seconds}), COST.kind)
             pieces.processor_seconds[str(cell.folder.path)] = seconds

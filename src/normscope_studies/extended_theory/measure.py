@@ -77,7 +77,7 @@ CASES = {
     "crossed": StackCase(title="decoder with cross-attention", stack="encoder-decoder"),
     "paper": StackCase(title="the paper's decoder", stack="encoder-decoder", setting="paper"),
 }
-"""By a short name for files."""
+"""The cases by a short name for files."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,7 +91,7 @@ class ExtendedTheoryConfig:
     width: int = 512
     seeds: int = 20
     tokens: int = 16
-    """Of every sequence, but where one token is studied."""
+    """The tokens of every sequence, but where one token is studied."""
     vocabulary: int = 4096
 
     def __post_init__(self) -> None:
@@ -114,12 +114,12 @@ class ExtendedTheoryConfig:
             )
 
     def depths(self, case: StackCase) -> tuple[int, ...]:
-        """Of a case's stacks."""
+        """Returns the depths of a case's stacks."""
         return self.encoder_depths if case.stack == "encoder" else self.decoder_depths
 
     @property
     def stacks(self) -> dict[str, tuple[StackCase, ModelSetting]]:
-        """Every case at every depth, by a short name for files."""
+        """The cases at every depth, by a short name for files."""
         sizes = {"width": self.width, "tokens": self.tokens, "vocabulary": self.vocabulary}
         return {
             f"{key}-{depth}": (case, case.model(blocks=depth, **sizes))

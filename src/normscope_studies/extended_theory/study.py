@@ -52,7 +52,7 @@ def run(config: ExtendedTheoryConfig, pieces: Pieces) -> Findings:
 
 
 def _profiles(placement: str, config: ExtendedTheoryConfig, pieces: Pieces) -> Iterator[Profile]:
-    """Every case at every depth; a piece a seed."""
+    """Yields the profile of every case at every depth; a piece a seed."""
     stacks = config.stacks
     models = {name: (model, case.looked_at) for name, (case, model) in stacks.items()}
     plain = {name: [asdict(model), stack] for name, (model, stack) in models.items()}

@@ -1,1 +1,1 @@
-"""Every model type of Hugging Face transformers at a small size, as the doctor sees it."""
+"""The model types of Hugging Face transformers at a small size, as the doctor sees them."""

@@ -1,4 +1,4 @@
-"""What a model's own source says of its wiring, and the diagnoses judged by it."""
+"""The wiring that a model's own source gives, and the diagnoses judged by it."""
 
 import csv
 from collections import Counter
@@ -25,8 +25,9 @@ class _SourceWiring:
     """One model type by its source."""
 
     placements: Mapping[str, frozenset[str]]
-    """By kind of sub-layer those that it has: names, or formulas where no name is registered. Of
-    kinds that are not here nothing has been written down."""
+    """The placements of each kind of sub-layer: names, or formulas where no name is registered. Of
+    kinds that are not here nothing has been written down.
+    """
     read: str
     """Names of the classes that say so."""
     warnings: frozenset[str]
@@ -35,7 +36,7 @@ class _SourceWiring:
 
 @cache
 def source_wirings() -> dict[str, _SourceWiring]:
-    """By model type."""
+    """Returns the source's wiring by model type."""
     lines = (files(__package__) / "truth.csv").read_text(encoding="utf-8").splitlines()
     found = {}
     for row in csv.DictReader(line for line in lines if not line.startswith("#")):
@@ -52,8 +53,8 @@ def source_wirings() -> dict[str, _SourceWiring]:
 
 
 def judged_sublayer(sublayer: Mapping[str, Any], truth: Collection[str]) -> _Judgement:
-    """What the doctor said of sub-layers that are alike; a formula that has no name is right where
-    it is the same.
+    """Judges what the doctor said of sub-layers that are alike; a formula that has no name is right
+    where it is the same.
     """
     name = sublayer["placement"]
     if (name or sublayer["formula"]) in truth:
@@ -64,9 +65,7 @@ def judged_sublayer(sublayer: Mapping[str, Any], truth: Collection[str]) -> _Jud
 
 
 def judged_model(row: Mapping[str, Any], truth: _SourceWiring) -> Counter[_Judgement]:
-    """How many of a diagnosed model's sub-layers are which, those of kinds that are written
-    down.
-    """
+    """Counts the judgements on a diagnosed model's sub-layers, of kinds that are written down."""
     counts: Counter[_Judgement] = Counter()
     for one in row["sublayers"]:
         if one["kind"] in truth.placements:
@@ -80,11 +79,11 @@ def false_warnings(row: Mapping[str, Any], truth: _SourceWiring) -> list[str]:
 
 
 _JudgedTypes = Mapping[str, tuple[Mapping[str, Any], _SourceWiring]]
-"""What was found of a model type, and what its source says."""
+"""The findings on a model type, and the wiring that its source gives."""
 
 
 def judged_counts(judged: _JudgedTypes) -> dict[str, int]:
-    """Of sub-layers by what they were judged, and of types with something false."""
+    """Counts sub-layers by their judgement, and types with something false."""
     sublayers = Counter[_Judgement]()
     for one in judged.values():
         sublayers += judged_model(*one)

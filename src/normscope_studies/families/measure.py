@@ -165,7 +165,9 @@ def other_models() -> Mapping[str, Mapping[str, Any]]:
 
 
 def _other_model(family: str) -> nn.Module:
-    """Raises UserError where it cannot be built, as where its package is not installed."""
+    """Builds a model of a family outside transformers. Raises UserError where it cannot be built,
+    as where its package is not installed.
+    """
     of = other_models()[family]
     given = {**of.get("each", {}), **of["own"]}
     given.pop("inputs", None)

@@ -63,7 +63,7 @@ _WHERE_NONE = {
     "indexer_budget": 8,
     "indexer_compress_ratio": 4,
 }
-"""What some families leave to every checkpoint's own configuration."""
+"""The values that some families leave to every checkpoint's own configuration."""
 _BACKBONE = {
     "model_type": "resnet",
     "embedding_size": 8,
@@ -71,7 +71,9 @@ _BACKBONE = {
     "depths": [1, 1, 1, 1],
     "out_features": ["stage1", "stage2", "stage3", "stage4"],
 }
-"""In place of one from timm, which may not be installed and would be looked for on the hub."""
+"""The backbone in place of one from timm, which may not be installed and would be looked for on the
+hub.
+"""
 _ATTEMPTS = (
     "",
     r"\w*head_dim|d_kv|\w*kv_heads",
@@ -164,7 +166,7 @@ def _defaults(config_class: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _smaller(name: str, default: Any) -> Any:
-    """None for what stays as it is."""
+    """Returns a smaller value for a setting; None for one that stays as it is."""
     if isinstance(default, list | tuple) and all(type(entry) is int for entry in default):
         bound = {"depths": 2, "conv_dim": WIDTH}.get(name)
         return type(default)(min(entry, bound) for entry in default) if bound else None

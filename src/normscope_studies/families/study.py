@@ -1,4 +1,4 @@
-"""Every model type of transformers: which the doctor diagnoses and names, and in which it finds an
+"""The model types of transformers: which the doctor diagnoses and names, and in which it finds an
 error.
 """
 
@@ -30,7 +30,7 @@ class _FamiliesConfig:
     families: tuple[str, ...] = ()
     """Model types such as gpt2; none for all that transformers has."""
     every: int = 1
-    """Every so many types in alphabetical order: 4 looks at a quarter of them."""
+    """The interval of types in alphabetical order: 4 looks at a quarter of them."""
     tokens: int = 12
     sequences: int = 2
     largest: int = 30_000_000

@@ -1,4 +1,6 @@
-"""What figure 3's claims are judged by: of what was measured, or of the results.json of it."""
+"""The evidence by which figure 3's claims are judged: from measurements, or from their
+results.json.
+"""
 
 import math
 from collections.abc import Callable, Mapping
@@ -25,18 +27,18 @@ class Figure3Evidence:
 
     blocks: tuple[int, ...]
     layers: int
-    """Of a stack, in panels (a) and (b)."""
+    """The layers of a stack, in panels (a) and (b)."""
     last: Mapping[Condition, Mapping[str, Floats]]
-    """By condition and placement: (S, B), the norm of the last W2's gradient."""
+    """The norm of the last W2's gradient by condition and placement: (S, B)."""
     predicted_exponents: Mapping[Condition, Mapping[str, float]]
-    """Of depth, of the last W2's."""
+    """The exponents of depth for the last W2's norm."""
     factors: Mapping[str, Mapping[_Part, Estimate]]
-    """By placement and part: of the norm of the mean gradient, logarithms of the factor from layer
-    to layer.
+    """The factors by placement and part: logarithms of the factor from layer to layer of the norm
+    of the mean gradient.
     """
     predicted_factors: Mapping[str, Mapping[_Part, float]]
     ends: Mapping[str, Mapping[_Part, tuple[float, float]]]
-    """By placement and part: the first layer's norm and the last's, means over seeds."""
+    """The ends by placement and part: the first layer's norm and the last's, means over seeds."""
     left_after_warm_up: Mapping[_Part, Estimate]
     """(L,) The norm after the warm-up as a share of what it was before; empty where nothing was
     trained.
@@ -44,7 +46,7 @@ class Figure3Evidence:
 
 
 def evidence(numbers: Figure3Numbers) -> Figure3Evidence:
-    """Of what was measured."""
+    """Makes the evidence from measurements."""
     norms = {name: kinds["norm_of_mean"] for name, kinds in numbers.layers.items()}
     exponents: dict[Condition, dict[str, float]] = {}
     for condition, placements in numbers.predicted_last.items():
@@ -64,8 +66,8 @@ def evidence(numbers: Figure3Numbers) -> Figure3Evidence:
 
 
 def evidence_again(config: Figure3Config, data: Mapping[str, Any]) -> Figure3Evidence:
-    """Of the numbers of a results.json, in which they have six digits. Raises KeyError for one that
-    does not hold them.
+    """Makes the evidence from the numbers of a results.json, in which they have six digits. Raises
+    KeyError for one that does not hold them.
     """
     last, layers = data["last_w2"], data["layers"]
     at = {condition: last[condition.title] for condition in config.conditions}
@@ -84,7 +86,7 @@ def evidence_again(config: Figure3Config, data: Mapping[str, Any]) -> Figure3Evi
 
 
 def _of_parts(read: Callable[[_From], _To], of: Mapping[_Part, _From]) -> dict[_Part, _To]:
-    """What is read of every matrix and stack."""
+    """Reads every matrix and stack."""
     return {key: read(of[key]) for key in PARTS}
 
 
@@ -118,7 +120,7 @@ def _predicted_again(one: Mapping[str, Any]) -> float:
 
 
 def _factor_again(one: Mapping[str, Any]) -> Estimate:
-    """Its mean and the ends of its interval are written as factors."""
+    """Reads an estimate whose mean and interval's ends are written as factors."""
     edges, seeds = one["norm_of_mean_factor_per_layer"], one["norm_of_mean"]["seeds"]
     low, mean, high = (math.log(edges[edge]) for edge in ("low", "mean", "high"))
     return _estimate_again(mean, (high - low) / 2, seeds)
@@ -138,7 +140,7 @@ def _share_again(one: Mapping[str, Any]) -> Estimate:
 
 
 def _estimate_again(mean: Any, half_width: Any, count: int) -> Estimate:
-    """With the deviation that its interval has been made of."""
+    """Makes an estimate with the deviation that its interval has been made of."""
     means, halves = (np.asarray(value, dtype=np.float64) for value in (mean, half_width))
     quantile = t_quantile(0.95, count - 1) if count > 1 else math.nan
     return Estimate(

@@ -38,10 +38,10 @@ PLACEMENTS = {POST: "Post-LN", PRE: "Pre-LN"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Condition:
-    """What the gradient of the last W2 is measured under, in panels (c) and (d)."""
+    """The condition under which the gradient of the last W2 is measured, in panels (c) and (d)."""
 
     max_tokens: int
-    """Of a batch: longest sentence of either side, in tokens, times sentences."""
+    """The largest batch: longest sentence of either side, in tokens, times sentences."""
     dropout: float
     batches: int
     """Each with a gradient of its own."""
@@ -68,7 +68,9 @@ class Figure3Config:
     seeds: int = 10
     """Models of each kind; of the weights, the batches and the dropout masks."""
     blocks: tuple[int, ...] = (6, 8, 10, 12, 14)
-    """Of each stack in (c) and (d); the first of them is the model of (a), (b) and the warm-up."""
+    """The blocks of each stack in (c) and (d); the first number is that of the model of (a), (b)
+    and the warm-up.
+    """
     width: int = 512
     ffn_width: int = 1024
     heads: int = 4
@@ -76,12 +78,12 @@ class Figure3Config:
     label_smoothing: float = 0.1
     max_tokens: int = 4096
     batches: int = 8
-    """In (a) and (b): their gradients are averaged before the norm is taken."""
+    """The batches in (a) and (b): their gradients are averaged before the norm is taken."""
     last_batches: int = 1
-    """In (c) and (d), of max_tokens."""
+    """The batches in (c) and (d), of max_tokens."""
     small_max_tokens: int = 512
     small_batches: int = 4
-    """In (c) and (d), of small_max_tokens."""
+    """The batches in (c) and (d), of small_max_tokens."""
     warm_up_seeds: int = 1
     """Trainings through the warm-up; 0 for none."""
     warm_up_width: int = 128
@@ -144,13 +146,15 @@ class Figure3Config:
 
     @property
     def layers_condition(self) -> Condition:
-        """Of panels (a) and (b)."""
+        """The condition of panels (a) and (b)."""
         return Condition(max_tokens=self.max_tokens, dropout=self.dropout, batches=self.batches)
 
     def model(
         self, placement: str, blocks: int, dropout: float, *, small: bool = False
     ) -> ModelConfig:
-        """Of `blocks` blocks a stack. small: of the size that is trained through the warm-up."""
+        """Returns the model of `blocks` blocks a stack. small: of the size that is trained through
+        the warm-up.
+        """
         return ModelConfig(
             placement=placement,
             width=self.warm_up_width if small else self.width,
@@ -167,8 +171,8 @@ class Figure3Config:
         return DataConfig(corpus=self.corpus, toy_pairs=self.toy_pairs, max_tokens=max_tokens)
 
     def training(self) -> TranslationRunConfig:
-        """Of Post-LN with Adam, from the first update to the end of the warm-up; a seed is still to
-        be chosen.
+        """Returns the training of Post-LN with Adam, from the first update to the end of the
+        warm-up; a seed is still to be chosen.
         """
         updates = self.warm_up_updates
         return TranslationRunConfig(
@@ -207,8 +211,8 @@ def corpus_title(corpus: Corpus) -> str:
 MATRICES = {"W1": "ffn_in", "W2": "ffn_out"}
 PRINTED = {"W1": "W₁", "W2": "W₂"}
 STACKS = ("encoder", "decoder")
-"""Of one model: matrix -> stack -> what `GradientNorms` says, a list over layers each; and of the
-batches.
+"""The stacks of one model: matrix -> stack -> what `GradientNorms` says, a list over layers each;
+and of the batches.
 """
 
 
@@ -226,8 +230,8 @@ class Bench:
     def at_start(
         self, model: ModelConfig, condition: Condition, seed: int, *, last_only: bool = False
     ) -> dict[str, Any]:
-        """With its initial weights. last_only: of W2 in the decoder's last block, and of nothing
-        else.
+        """Measures norms with the initial weights. last_only: of W2 in the decoder's last block,
+        and of nothing else.
         """
         built = TRANSLATION.build(
             TranslationRunConfig(seed=seed, model=model), self.corpus.codec
@@ -235,15 +239,15 @@ class Bench:
         return self.norms(built, condition, seed, last_only=last_only)
 
     def after_training(self, folder: Path, condition: Condition, seed: int) -> dict[str, Any]:
-        """With the weights of the last checkpoint of a run."""
+        """Measures norms with the weights of the last checkpoint of a run."""
         run = load_run(folder, of_task=TRANSLATION, which="last", device=str(self.device))
         return self.norms(run.model, condition, seed) | {"update": run.update}
 
     def norms(
         self, model: EncoderDecoder, condition: Condition, seed: int, *, last_only: bool = False
     ) -> dict[str, Any]:
-        """Of the mean loss per target token, label-smoothed, in nats; dropout as the model has
-        it.
+        """Measures the gradient norms of the mean loss per target token, label-smoothed, in nats;
+        dropout as the model has it.
         """
         task = self.task(condition, seed)
         losses, batches = [], self.batches(condition, seed)
@@ -280,7 +284,7 @@ class Bench:
         }
 
     def batches(self, condition: Condition, seed: int) -> list[TranslationBatch]:
-        """Those of a seed: other seeds have others, other models the same."""
+        """Returns the batches of a seed: other seeds have others, other models the same."""
         task = self.task(condition, seed)
         return [task.micro_batch(number) for number in range(condition.batches)]
 
@@ -302,7 +306,9 @@ class Bench:
         }
 
     def asked_of(self, config: TranslationRunConfig, condition: Condition) -> dict[str, Any]:
-        """As `asked`, of the model that a run trained; where its corpus lies does not count."""
+        """Returns what `asked` does, for the model that a run trained; where its corpus lies does
+        not count.
+        """
         training = asdict(config) | {"data": {"max_tokens": config.data.max_tokens}}
         return self.asked(config.model, condition, config.seed) | {"training": training}
 
@@ -324,6 +330,6 @@ def matrices(model: EncoderDecoder) -> dict[tuple[str, str], list[nn.Parameter]]
 
 
 def mean_target_tokens(pieces: Sequence[Mapping[str, Any]]) -> float:
-    """Of a batch, over all batches of some models."""
+    """Returns the mean number of target tokens of a batch, over all batches of some models."""
     tokens = [count for piece in pieces for count in piece["target_tokens"]]
     return math.fsum(tokens) / len(tokens)

@@ -26,7 +26,7 @@ from .measure import MATRICES, PLACEMENTS, POST, STACKS, Bench, Condition, Figur
 Layers = dict[tuple[str, str], Floats]
 """Norms by matrix and stack: (S, L), or (L,) of what is predicted."""
 PARTS = [(matrix, stack) for stack in STACKS for matrix in MATRICES]
-"""Every matrix of every stack, in the order in which claims name them."""
+"""The matrices of every stack, in the order in which claims name them."""
 KINDS = ("norm_of_mean", "mean_of_norms", "expected_squared")
 
 

@@ -220,7 +220,7 @@ def _with_a_gap(stacks: Sequence[Estimate], edge: str) -> list[float | None]:
 
 
 def data(numbers: Figure3Numbers, pieces: ModelPieces) -> dict[str, Any]:
-    """Every norm with its interval, and what theory predicts of it."""
+    """Returns every norm with its interval, and theory's prediction of it."""
     by_layer = {}
     for placement, kinds in numbers.layers.items():
         factors = numbers.predicted_factors(placement)

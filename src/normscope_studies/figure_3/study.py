@@ -32,7 +32,7 @@ NEAR_LAYER = 0.05
 SAME = 1.25
 """A last layer that differs from the first by no more than this factor is "almost the same"."""
 SMALL = 0.5
-"""After the warm-up a gradient is "very small" at less than half of what it was before."""
+"""The share of what it was before at which a gradient after the warm-up is "very small"."""
 _SECTION = "Xiong et al. 2020, section 3.4"
 _EXPONENT, _A_LAYER = "exponent of depth", "factor from layer to layer"
 
@@ -50,7 +50,7 @@ def _depth_claims(seen: Figure3Evidence) -> list[Claim]:
 
 
 def _exponents(seen: Figure3Evidence, placement: str) -> dict[str, Estimate]:
-    """Of the last W₂'s gradient over the number of blocks."""
+    """Returns the exponents of the last W₂'s gradient over the number of blocks."""
     return {
         _batches(condition): exponent(seen.blocks, by[placement])
         for condition, by in seen.last.items()
@@ -179,8 +179,8 @@ def _as_predicted(
     predicted: Mapping[tuple[str, str], float],
     measured: Mapping[str, Estimate],
 ) -> Claim:
-    """That gradients grow from layer to layer by the predicted factors, whose logarithms are
-    given.
+    """Makes the claim that gradients grow from layer to layer by the predicted factors, whose
+    logarithms are given.
     """
     factors = {_part(key): factor for key, factor in predicted.items()}
     layers = ", ".join(f"{part} × {math.exp(factor):.2f}" for part, factor in factors.items())
@@ -196,7 +196,7 @@ def _as_predicted(
 
 
 def _stays(seen: Figure3Evidence, panel: str, matrix: str) -> Claim:
-    """Of one matrix, in either stack: the paper shows W₁ and W₂ in a panel each."""
+    """Makes the claim on one matrix, in either stack: the paper shows W₁ and W₂ in a panel each."""
     steps = seen.layers - 1
     own = [key for key in PARTS if key[0] == matrix]
     over_all = {_part(key): _times(seen.factors[PRE][key], steps) for key in own}
@@ -274,7 +274,9 @@ def _ends_of_layers(ends: Mapping[tuple[str, str], tuple[float, float]]) -> str:
 
 
 def run(config: Figure3Config, pieces: Pieces) -> Findings:
-    """Raises UserError for a corpus that is not there, and for a training that fails."""
+    """Runs the study. Raises UserError for a corpus that is not there, and for a training that
+    fails.
+    """
     measured = measure(config, pieces)
     numbers = numbers_of(config, measured)
     return Findings(
@@ -330,5 +332,6 @@ STUDY = Study(
     help="The paper's Figure 3: where are gradients large?",
     scales=SCALES,
     run=run,
+    reads_checkpoints=True,
     judged_again=judged_again,
 )

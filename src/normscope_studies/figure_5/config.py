@@ -1,5 +1,5 @@
-"""How large Xiong et al. 2020, figure 5, is asked: the pre-trainings, the checkpoints that are
-fine-tuned, the scales.
+"""The sizes at which Xiong et al. 2020, figure 5, is asked: the pre-trainings, the checkpoints that
+are fine-tuned, the scales.
 """
 
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ GLUE_FILES = ("train.tsv", "dev.tsv")
 
 
 class PretrainingArm(NamedTuple):
-    """What differs between the pre-trainings."""
+    """The settings that differ between the pre-trainings."""
 
     placement: str
     warmup_updates: int
@@ -36,7 +36,7 @@ class PretrainingArm(NamedTuple):
 
 
 class ArmPair(NamedTuple):
-    """Two pre-trainings that are compared, and under what."""
+    """A pair of pre-trainings that are compared, and under what."""
 
     name: str
     post: PretrainingArm
@@ -65,24 +65,29 @@ class Figure5Config:
     accumulation: int = 1
     updates: int = 12_000
     warmup_updates: int = 600
-    """Of Post-LN; Pre-LN has none."""
+    """The warm-up of Post-LN; Pre-LN has none."""
     post_lr: float = 1e-3
     """The rate that Post-LN is given in the paper's comparison."""
     pre_lr: float = 3e-3
-    """That of Pre-LN: three times as much, as in the paper. `normscope choose` names 2.6e-3 for
-    Pre-LN encoders of 6 blocks of width 128."""
+    """The rate of Pre-LN: three times as much, as in the paper. `normscope choose` names 2.6e-3 for
+    Pre-LN encoders of 6 blocks of width 128.
+    """
     betas: tuple[float, float] = (0.9, 0.999)
     weight_decay: float = 0.01
     epsilon: float = 1e-6
     clip_norm: float = 1.0
-    """Of an update's gradient; as the three before as Devlin et al. 2018 have them."""
+    """The norm that an update's gradient is clipped to; as the three before as Devlin et al. 2018
+    have them.
+    """
     checkpoints: int = 6
-    """Of a run at equal distances, all of which are kept, with those of the best validations."""
+    """The number of checkpoints of a run at equal distances, all of which are kept, with those of
+    the best validations.
+    """
     validations: int = 4
-    """Between one checkpoint and the next."""
+    """The validations between one checkpoint and the next."""
     valid_sequences: int = 600
     tuned: tuple[int, ...] = (3, 6)
-    """Which checkpoints are fine-tuned, by their numbers from 1, in rising order."""
+    """The checkpoints that are fine-tuned, by their numbers from 1, in rising order."""
     tasks: tuple[str, ...] = ("mrpc", "rte")
     """`toy` is a task of drawn pairs of the toy language."""
     glue: str = "glue"
@@ -134,7 +139,7 @@ class Figure5Config:
 
     @property
     def pairs(self) -> tuple[ArmPair, ...]:
-        """As the paper compares them, and at the same rates, as it does not."""
+        """The pairs as the paper compares them, and at the same rates, as it does not."""
         own_post, own_pre, post, pre = self.arms
         rates = f"{own_post.peak_lr:g} and {own_pre.peak_lr:g}"
         return (
@@ -154,17 +159,19 @@ class Figure5Config:
 
     @property
     def tokens_per_update(self) -> int:
-        """At most."""
+        """The tokens of an update, at most."""
         return self.sequence_length * self.batch_sequences * self.accumulation
 
     def space(self) -> SearchSpace:
-        """What is searched over for each arm and task."""
+        """Returns the settings that are searched over for each arm and task."""
         return SearchSpace(
             batch_sizes=self.tune_batch_sizes, rates=self.tune_rates, epochs=self.tune_epochs
         )
 
     def training(self) -> MaskedRunConfig:
-        """What all arms share; placement, warm-up, rate and seed are still to be chosen."""
+        """Returns the settings that all arms share; placement, warm-up, rate and seed are still to
+        be chosen.
+        """
         return MaskedRunConfig(
             data=TextDataConfig(
                 **settings_of(self, "corpus", "sequence_length", "batch_sequences")
@@ -194,7 +201,7 @@ class Figure5Config:
 
 
 def check_inputs(config: Figure5Config) -> None:
-    """Raises UserError that says how to come by what is not there."""
+    """Checks that the files are there. Raises UserError that says how to come by what is not."""
     refuse_missing(config.corpus, "corpus", "normscope data documents")
     for task in config.tasks:
         files = [Path(config.glue) / task / name for name in GLUE_FILES]

@@ -86,7 +86,7 @@ def _over_updates(
 
 
 def _accuracy_panel(config: Figure5Config, tuned: TunedTask) -> Panel:
-    """Over updates; a single checkpoint is a point, with a width to be seen."""
+    """Draws the accuracy over updates; a single checkpoint is a point, with a width to be seen."""
     every = config.tuned_updates
     half = config.checkpoint_every / 4
     series: list[Series] = []
@@ -228,7 +228,7 @@ def data(
     chance: Chance,
     tuned: Mapping[str, TunedTask],
 ) -> dict[str, Any]:
-    """Every curve, and what the claims quote."""
+    """Returns every curve, and the numbers that the claims quote."""
     kept = ("loss_nats", "nll_nats", "next_sentence_accuracy", "ended")
     by_arm = {}
     for arm, runs in pretrained.items():

@@ -1,4 +1,4 @@
-"""What Figure 5 would train, counted beforehand: all of it is known."""
+"""The plan of Figure 5's trainings, counted beforehand: all of it is known."""
 
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -33,7 +33,7 @@ def planned(config: Figure5Config, pieces: Pieces) -> StudyPlan:
 def _planned_task(
     config: Figure5Config, task: str, per_token: float, pieces: Pieces
 ) -> PlannedRuns:
-    """By operations a token of the pre-training, whose head is about as large."""
+    """Plans a task by operations a token of the pre-training, whose head is about as large."""
     rows, tokens = _size(config, task)
     settings = list(config.space().settings())
     checkpoints = 2 * config.seeds * len(config.tuned)

@@ -42,7 +42,7 @@ class PretrainingCurve:
 
 
 PretrainingCurves = Mapping[PretrainingArm, Sequence[PretrainingCurve]]
-"""By arm, one a seed."""
+"""The curves by arm, one a seed."""
 
 
 def cells_of(config: Figure5Config, pieces: Pieces) -> list[Cell]:
@@ -108,24 +108,25 @@ def shares(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chance:
-    """What a model that ignores its input comes to."""
+    """The result of a model that ignores its input."""
 
     nll_nats: float
     """Entropy of the validation tokens taken one by one."""
     next_sentence_accuracy: float
-    """Of always saying the same. A sequence of one sentence has a random second part always, so it
-    is above a half."""
+    """The accuracy of always saying the same. A sequence of one sentence has a random second part
+    always, so it is above a half.
+    """
     next_sentence_nats: float
-    """Of always saying how likely the two are."""
+    """The loss of always saying how likely the two are."""
 
     @property
     def loss_nats(self) -> float:
-        """Of both."""
+        """The sum of both losses."""
         return self.nll_nats + self.next_sentence_nats
 
 
 def chance(config: Figure5Config) -> Chance:
-    """On the pairs that every pre-training is validated on."""
+    """Returns the chance results on the pairs that every pre-training is validated on."""
     corpus = open_documents(config.training().data)
     pairs = pack_pairs(corpus.splits["valid"], sequence_length=config.sequence_length, seed=0)
     share = float(pairs[: config.valid_sequences, IS_RANDOM].mean())

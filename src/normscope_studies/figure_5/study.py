@@ -123,8 +123,8 @@ def _takes_the_larger(config: Figure5Config, curves: PretrainingCurves, by_chanc
 
 
 def diverged(runs: Sequence[PretrainingCurve], unigram_nats: float) -> Answer:
-    """Whether the runs end no better than the unigram baseline; one that stopped at a non-finite
-    value did.
+    """Tells whether the runs end no better than the unigram baseline; one that stopped at a
+    non-finite value did.
     """
     finite = [run.nll_nats[-1] for run in runs if run.finished]
     if len(finite) == len(runs):
@@ -165,7 +165,7 @@ def _ahead(config: Figure5Config, tuned: TunedTask) -> Claim:
 
 
 def _above(config: Figure5Config, tuned: TunedTask) -> str:
-    """Which checkpoints are above the majority class, in words."""
+    """Returns which checkpoints are above the majority class, in words."""
     every = [
         tuned.above_majority(arm, update).low > 0
         for update in config.tuned_updates
@@ -199,7 +199,9 @@ def _several(values: Sequence[float]) -> str:
 
 
 def run(config: Figure5Config, pieces: Pieces) -> Findings:
-    """Raises UserError for text or tasks that are not there, and for a training that fails."""
+    """Runs the study. Raises UserError for text or tasks that are not there, and for a training
+    that fails.
+    """
     check_inputs(config)
     cells = cells_of(config, pieces)
     curves = pretrained(config, cells, pieces)
@@ -222,5 +224,6 @@ STUDY = Study(
     help="The paper's Figure 5: is BERT faster with Pre-LN?",
     scales=SCALES,
     run=run,
+    reads_checkpoints=True,
     planned=planned,
 )

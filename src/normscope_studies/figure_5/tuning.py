@@ -73,8 +73,8 @@ class TunedTask:
         return [point for point in self.points if (point.arm, point.update) == (arm, update)]
 
     def accuracy(self, arm: PretrainingArm, update: int) -> Estimate:
-        """Over pre-trainings, each the mean of its fine-tunings; over fine-tunings of a single
-        one, as in the paper.
+        """Returns the accuracy over pre-trainings, each the mean of its fine-tunings; over
+        fine-tunings of a single one, as in the paper.
         """
         points = self.of(arm, update)
         if len(points) == 1:

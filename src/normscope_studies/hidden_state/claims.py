@@ -33,14 +33,16 @@ def root_of(matrix: str) -> str:
 
 
 PlacementCurves = dict[str, dict[str, dict[str, Compared]]]
-"""By placement, stack ("encoder" or "decoder"), and what: q, or a matrix's gradient."""
+"""The curves by placement, stack ("encoder" or "decoder"), and quantity: q, or a matrix's
+gradient.
+"""
 
 
 def compared(
     name: str, case: ModelCase, draws: Sequence[Mapping[str, Any]]
 ) -> dict[str, dict[str, Compared]]:
-    """By stack: q, and of each matrix's gradient norm the mean and, under `root_of`, the root mean
-    square.
+    """Compares, by stack, draws with predictions: q, and of each matrix's gradient norm the mean
+    and, under `root_of`, the root mean square.
     """
     curves = {}
     for kind, prediction in predict(name, case.model).items():

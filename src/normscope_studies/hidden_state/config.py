@@ -1,4 +1,4 @@
-"""What the study draws: models, the placements they are drawn with, and how often."""
+"""The draws of the study: models, the placements they are drawn with, and how often."""
 
 from dataclasses import dataclass, replace
 
@@ -26,7 +26,7 @@ class ModelCase:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HiddenStateConfig:
-    """Raises ValueError for what cannot be drawn."""
+    """The settings of the study. Raises ValueError for what cannot be drawn."""
 
     deep: tuple[str, ...] = EIGHT
     """Encoders in the theory's setting, drawn deep and wide; their gradients are compared too."""
@@ -54,9 +54,10 @@ class HiddenStateConfig:
     tokens: int = 16
     vocabulary: int = 10_000
     q_limit_percent: float = 3.0
-    """What the claims hold deviations of q against, and those of gradients; `loose_limit_percent`
-    in all other models: few draws of narrow stacks, and outside the theory's setting attention is
-    approximate."""
+    """The largest deviation of q in the claims, and of gradients; `loose_limit_percent` in all
+    other models: few draws of narrow stacks, and outside the theory's setting attention is
+    approximate.
+    """
     gradient_limit_percent: float = 7.0
     loose_limit_percent: float = 5.0
 
@@ -73,7 +74,7 @@ class HiddenStateConfig:
                     named(name)(case.model.shape(kind))
 
     def cases(self) -> list[ModelCase]:
-        """What is drawn."""
+        """Returns the cases that are drawn."""
         deep = ModelSetting(
             blocks=self.deep_blocks,
             width=self.deep_width,

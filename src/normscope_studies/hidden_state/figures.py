@@ -66,7 +66,7 @@ def _moves(q: Compared) -> bool:
 
 
 def _is_loud(stack: Mapping[str, Compared]) -> bool:
-    """Whether any gradient is predicted that is not 0."""
+    """Tells whether any gradient is predicted that is not 0."""
     return any(stack[matrix].predicted.any() for matrix in MATRIX_NAMES)
 
 
@@ -76,7 +76,9 @@ def _not_drawn(why: str, case: ModelCase, drawn: Sequence[str]) -> str:
 
 
 def _streams(case: ModelCase, curves: Mapping[str, Compared | None]) -> Panel:
-    """None for placements that the case has not: the others keep their hues."""
+    """Draws the streams of a case; None stands for placements that it has not: the others keep
+    their hues.
+    """
     series = []
     for hue, (name, q) in enumerate(curves.items()):
         series += beside_prediction(named(name).title, hue, q) if q else []

@@ -54,7 +54,7 @@ def run(config: HiddenStateConfig, pieces: Pieces) -> Findings:
 
 
 def _refused(case: ModelCase) -> dict[str, str]:
-    """By placement, why theory predicts no curves for it in the case's model."""
+    """Returns, by placement, why theory predicts no curves for it in the case's model."""
     why = {}
     for name in case.placements:
         try:
@@ -74,7 +74,7 @@ def _left_out(refused: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
 
 
 def _drawn(name: str, case: ModelCase, pieces: Pieces) -> list[dict[str, Any]]:
-    """Of each draw, by stack: q, and squared gradient norms of each matrix."""
+    """Returns for each draw, by stack: q, and squared gradient norms of each matrix."""
     kind: Literal["encoder", "decoder"] = "decoder" if case.model.stack == "decoder" else "encoder"
     asked = {
         "placement": name,
@@ -126,7 +126,7 @@ def _conditions(cases: Sequence[ModelCase]) -> dict[str, str]:
 def _each_curve(
     curves: PlacementCurves, value: Callable[[Compared], Any], only: str = ""
 ) -> dict[str, Any]:
-    """By placement, stack and what, or of one of these alone."""
+    """Returns a value of every curve by placement, stack and quantity, or of one quantity alone."""
     found: dict[str, Any] = {}
     for name, stacks in curves.items():
         found[name] = {}

@@ -14,18 +14,18 @@ from ..engine.checks import check_different, check_least, check_rising
 from ..theory.simulation import drawn, square_encoder
 
 SUBLAYERS = ("attention", "feed_forward")
-"""In the order of a block."""
+"""The sub-layers in the order of a block."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LayerJacobianConfig:
-    """Raises ValueError for what cannot be drawn."""
+    """The settings of the study. Raises ValueError for what cannot be drawn."""
 
     blocks: tuple[int, ...] = (6, 12, 24, 48, 96, 192)
-    """Those whose Jacobians are taken, of one stack as deep as the last of them."""
+    """The blocks whose Jacobians are taken, of one stack as deep as the last of them."""
     width: int = 128
     tokens: int = 4
-    """Of the one sequence of a draw; a Jacobian has tokens · width rows."""
+    """The tokens of the one sequence of a draw; a Jacobian has tokens · width rows."""
     seeds: int = 16
     """Each draws its own weights and tokens."""
 
@@ -36,8 +36,8 @@ class LayerJacobianConfig:
 
 
 def sublayer_jacobians(config: LayerJacobianConfig, seed: int) -> dict[str, dict[str, list[float]]]:
-    """By sub-layer, a number for each of the blocks: power, ‖x‖² / d of what it reads; norm, ‖J‖₂;
-    gain, ‖J‖_F / √(tokens · width), by which J makes a random vector longer.
+    """Measures, by sub-layer, a number for each of the blocks: power, ‖x‖² / d of what it reads;
+    norm, ‖J‖₂; gain, ‖J‖_F / √(tokens · width), by which J makes a random vector longer.
     """
     shape = square_encoder(config.blocks[-1], config.width)
     # In float64, as the Jacobian of a late block is close to the identity.
@@ -63,8 +63,8 @@ def sublayer_jacobians(config: LayerJacobianConfig, seed: int) -> dict[str, dict
 
 
 def _states(block: Block, x_TD: Tensor, context: Context) -> tuple[Tensor, Tensor, Tensor]:
-    """What a block reads, what stands between its sub-layers, which the second norm reads, and what
-    it gives; the graph begins at the first.
+    """Returns a block's input, the state between its sub-layers, which the second norm reads, and
+    its output; the graph begins at the first.
     """
     _, feed_forward = block.sublayers()
     between: list[Tensor] = []

@@ -96,7 +96,9 @@ def _predicted(sublayer: str, power: Floats) -> Floats:
 
 
 def _where_nearly_one() -> str:
-    """From which power of the stream on the prediction is nearly 1, to the next whole number."""
+    """Says from which power of the stream on the prediction is nearly 1, to the next whole
+    number.
+    """
     powers = np.arange(1.0, 1000.0)
     found = {name: powers[_predicted(name, powers) <= 1 + NEARLY][0] for name in SUBLAYERS}
     words = " and ".join(f"{number(float(q), 0)} for {TITLES[name]}" for name, q in found.items())

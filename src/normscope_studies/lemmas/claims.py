@@ -1,4 +1,4 @@
-"""What lemmas 1 to 3 say, each as it is stated and as it holds."""
+"""The statements of lemmas 1 to 3, each as it is printed and as it holds."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -25,7 +25,7 @@ EQUAL_WITHIN = 0.02
 PREDICTED_WITHIN = 0.03
 """The same, for values that are predicted."""
 BOUND_WITHIN = 0.05
-"""By how much ‖J‖ may exceed √d / ‖x‖ and still be called that."""
+"""The share by which ‖J‖ may exceed √d / ‖x‖ and still count as equal."""
 NEAR = 2.0
 """A factor within which a size is called that."""
 _ROUNDING = 1e-3
@@ -84,8 +84,8 @@ def _every_feature(config: measure.LemmasConfig, beyond: Estimate) -> Claim:
 
 
 def _post_ln(config: measure.LemmasConfig, of: LemmaEstimates, hidden_off: float) -> list[Claim]:
-    """What the last norm of a block reads; all steps, each of which holds where it does in all
-    blocks; the state.
+    """Makes the claims on what the last norm of a block reads; on all steps, each of which holds
+    where it does in all blocks; and on the state.
     """
     bounds = {
         step: np.array(paper.post_ln_squared_norm(step, width=1))

@@ -27,7 +27,7 @@ float64.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LemmasConfig:
-    """Raises ValueError for what cannot be measured."""
+    """The settings of the study. Raises ValueError for what cannot be measured."""
 
     width: int = 512
     tokens: int = 256

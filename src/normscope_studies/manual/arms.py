@@ -1,10 +1,10 @@
-"""What the runs of a result say: best rates, who does without warm-up, and who ends lower than
-Pre-LN.
+"""The findings of a result's runs: best rates, which placements train without warm-up, and which
+end lower than Pre-LN.
 """
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from normscope.choosing import evidence
@@ -13,6 +13,7 @@ from normscope.placement.base import ModelKind
 from ..engine.estimates import estimate
 from ..engine.judging import LEARNED_NATS, learned
 
+_AT_AN_END = "the best of its learning-rate sweep is at an end: another rate may end lower"
 _UNLEARNED = f"neither learned: no loss is {LEARNED_NATS:g} nats below the unigram baseline"
 
 
@@ -27,6 +28,8 @@ class MeasuredArm:
     losses: Sequence[float]
     source: str
     """JSON pointer to the losses; * stands for every entry of a list."""
+    at_an_end: bool = False
+    """Whether its rate is the least or the largest that was tried, and the best of several."""
 
     @property
     def mean(self) -> float:
@@ -37,9 +40,9 @@ class MeasuredArm:
         return self.placement, self.optimizer, self.warmup_updates
 
     def best_of(
-        self, setting: evidence.EvidenceSetting, rates: Sequence[float], *, at_an_end: bool
+        self, setting: evidence.EvidenceSetting, rates: Sequence[float]
     ) -> evidence.BestRate:
-        """As the best arm of a ladder of rates."""
+        """Returns the best rate, as the best arm of a learning-rate sweep."""
         return evidence.BestRate(
             placement=self.placement,
             optimizer=self.optimizer,
@@ -47,7 +50,7 @@ class MeasuredArm:
             warmup_updates=self.warmup_updates,
             peak_lr=self.peak_lr,
             ladder=(min(rates), max(rates)),
-            at_an_end=at_an_end,
+            at_an_end=self.at_an_end,
             loss_nats=list(self.losses),
             source=self.source,
         )
@@ -65,7 +68,7 @@ def measured_in(
     size: tuple[int, int] | None = None,
     part: str = "",
 ) -> evidence.EvidenceSetting:
-    """Where a result, or a part of it, was measured.
+    """Returns the setting in which a result, or a part of it, was measured.
 
     update_tokens: of one update, at most. text: the corpus's folder. size: blocks and width, where
     the result has none.
@@ -101,7 +104,8 @@ def difference(
     stated: the same difference as the result has it, with `mean`, `half_width` and `seeds`, and the
     pointer to it; computed where it has none. A difference of losses none of which is well below
     the unigram baseline is undecided, whatever its interval says: what has not learned shows
-    nothing of what helps learning.
+    nothing of what helps learning. So is one whose higher side had its best rate at an end of its
+    sweep.
     """
     if stated is None:
         found = estimate([a - b for a, b in zip(first.losses, second.losses, strict=True)])
@@ -115,7 +119,7 @@ def difference(
     has_learned = unigram is None or any(learned(arm.mean, unigram) for arm in (first, second))
     if not has_learned:
         answer, note = "undecided", "; ".join(filter(None, [note, _UNLEARNED]))
-    return evidence.EvidenceRow(
+    row = evidence.EvidenceRow(
         question=question,
         placement=first.placement,
         optimizer=first.optimizer,
@@ -128,10 +132,26 @@ def difference(
         note=note,
         learned=has_learned,
     )
+    return unless_at_an_end(row, first, second)
+
+
+def unless_at_an_end(
+    row: evidence.EvidenceRow, first: MeasuredArm, second: MeasuredArm
+) -> evidence.EvidenceRow:
+    """Returns a decided difference as undecided where the side that came off worse had its best
+    rate at an end of its sweep: behind it that side may end lower than it did.
+
+    first, second: of which the row has the first one's losses less the second's.
+    """
+    worse = {"contradicted": first, "supported": second}.get(row.answer)
+    if worse is None or not worse.at_an_end:
+        return row
+    notes = [row.note] if _AT_AN_END in row.note else filter(None, [row.note, _AT_AN_END])
+    return replace(row, answer="undecided", note="; ".join(notes))
 
 
 def _answer(question: evidence.QuestionName, low: float, high: float) -> evidence.Support:
-    """Whether a loss is lower than another, or a placement does without a warm-up, by a
+    """Tells whether a loss is lower than another, or a placement trains without a warm-up, by a
     difference's interval.
     """
     if math.isnan(low):
@@ -145,8 +165,9 @@ def own_best(
 ) -> Iterator[evidence.EvidenceRow | evidence.BestRate]:
     """The best rates, and what the losses there say.
 
-    Where one rate was tried for all, that says who does without warm-up at that rate, and nothing
-    of who ends lower: another rate may be the better one for either.
+    Where one rate was tried for all, that says who does without warm-up at that rate, and of who
+    ends lower the difference alone, which decides nothing: another rate may be the better one for
+    either.
     """
     best: dict[tuple[str, str, int], MeasuredArm] = {}
     for arm in arms:
@@ -155,7 +176,8 @@ def own_best(
     for key, arm in best.items():
         rates = [one.peak_lr for one in arms if one.key == key]
         if len(rates) > 1:
-            yield arm.best_of(setting, rates, at_an_end=arm.peak_lr in (min(rates), max(rates)))
+            best[key] = replace(arm, at_an_end=arm.peak_lr in (min(rates), max(rates)))
+            yield best[key].best_of(setting, rates)
     for pair in dict.fromkeys(arm.key[:2] for arm in arms):
         own = [arm for key, arm in best.items() if key[:2] == pair]
         rates = sorted({arm.peak_lr for arm in arms if arm.key[:2] == pair})
@@ -166,6 +188,7 @@ def own_best(
         warm = [arm for arm in own if arm.warmup_updates]
         if cold and warm:
             yield difference("no-warmup", setting, cold[0], warm[0], note=said)
-        if theirs and pair[0] != evidence.BASELINE and not one_rate:
+        if theirs and pair[0] != evidence.BASELINE:
             first, second = (min(some, key=lambda arm: arm.mean) for some in (own, theirs))
-            yield difference("lower-loss", setting, first, second, note=said)
+            found = difference("lower-loss", setting, first, second, note=said)
+            yield replace(found, answer="undecided", leans=False) if one_rate else found

@@ -4,12 +4,13 @@ section a model.
 
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import get_args
 
 from normscope.choosing.case import NEAR, ModelToTrain
 from normscope.choosing.choice import EvidenceForModel, SizeClass, choose
 from normscope.choosing.evidence import QUESTIONS, BestRate, Evidence, EvidenceRow, published
-from normscope.choosing.law import CRITICAL, SHALLOW, law
+from normscope.choosing.law import CRITICAL, SHALLOW, RateFacts, law
 from normscope.choosing.parts import PageSection, TextTable, advice_part, own_parts, published_part
 from normscope.choosing.query_key import evidence as query_key_evidence, evidence_parts
 from normscope.choosing.rates import (
@@ -19,8 +20,9 @@ from normscope.choosing.rates import (
     HELD_LADDERS,
     WITHIN,
     WRONG_NATS,
+    typical_rate,
 )
-from normscope.choosing.recipes import recipes
+from normscope.choosing.recipes import RateRecipe, recipes
 from normscope.placement.base import ModelKind
 from normscope.report.words import learning_rate, number
 
@@ -157,6 +159,7 @@ def _overview(choices: Sequence[EvidenceForModel]) -> Iterator[str]:
 def _by_others(evidence: Evidence) -> Iterator[str]:
     """Says what holds for every case alike, once."""
     yield "\n".join(_part(_rate_part(), level=2))
+    yield "\n".join(_part(_six_part(), level=2))
     yield "\n".join(_part(advice_part(evidence.advice), level=2))
     for model in get_args(ModelKind):
         yield "\n".join(
@@ -238,6 +241,71 @@ def _rate_part() -> PageSection:
     columns = (*sizes, "peak rate", "warm-up", "updates", "tokens a batch", "read in", "commit")
     return PageSection(
         heading="The peak rate", before=_law_words(), tables=[TextTable(columns=columns, rows=rows)]
+    )
+
+
+_SIX = ("GPT-2 small", "BERT-base", "TinyLlama 1.1B", "ViT-B/16", "Transformer, IWSLT14")
+"""Recipes of models that people train, beside which the law's answers are shown."""
+_TOY = RateRecipe(
+    name="GPT on Shakespeare's characters, 10M",
+    model="decoder-only",
+    placement="pre-ln",
+    blocks=6,
+    width=384,
+    optimizer="adamw",
+    peak_lr=1e-3,
+    warmup_updates=100,
+    updates=5000,
+    batch_tokens=16_384,
+    repository="karpathy/nanoGPT",
+    path="config/train_shakespeare_char.py",
+    commit="3adf61e154",
+)
+"""A model that people begin with; the law is not fitted to it."""
+
+
+def _six_part() -> PageSection:
+    """Returns what the law says of six models that people train, beside what these are trained
+    with.
+    """
+    named_ones = {one.name: one for one in recipes()}
+    rows = []
+    for one in (*(named_ones[name] for name in _SIX), _TOY):
+        facts = RateFacts.of_recipe(one)
+        found = typical_rate(facts, one.model)
+        if found is None:
+            raise ValueError(f"nothing is known near {one.name}")
+        without = typical_rate(replace(facts, batch_tokens=None), one.model)
+        rows.append(
+            [
+                one.name,
+                f"{one.batch_tokens:,}",
+                learning_rate(one.peak_lr),
+                learning_rate(found.rate, 2),
+                f"{learning_rate(found.low, 2)} to {learning_rate(found.high, 2)}",
+                learning_rate(found.recipe_rate, 2),
+                "" if without is None else without.words,
+            ]
+        )
+    columns = (
+        "model",
+        "tokens a batch",
+        "trained with",
+        "best rate by the law",
+        "its range",
+        "recipes' rate by the law",
+        "where the batch is not told",
+    )
+    return PageSection(
+        heading="Six models that people train",
+        before=[
+            "What the law names with the batch and the length of each recipe, beside the rate that "
+            "the recipe has. Five of them are among the recipes that its constant for recipes is "
+            "fitted to; its best rates are fitted to other trainings. A best rate is one to try "
+            "beside the usual one (`--peak-lr around:` that rate), and not one to begin a long "
+            "run with: it is that of trainings whose rate falls to nearly 0."
+        ],
+        tables=[TextTable(columns=columns, rows=rows)],
     )
 
 

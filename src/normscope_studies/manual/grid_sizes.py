@@ -1,4 +1,4 @@
-"""What comparisons among the results were trained with, which their data say in words alone."""
+"""The sizes of comparisons among the results, which their data give in words alone."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ class GridSize:
     width: int
     updates: int
     batch_tokens: int
-    """At most, in an update."""
+    """The tokens in an update, at most."""
     text: str
 
 
@@ -24,6 +24,9 @@ SIZES: Mapping[str, GridSize] = {
     ),
     "placements_cpu_newer": GridSize(
         blocks=6, width=64, updates=500, batch_tokens=1024, text="multi30k_deen"
+    ),
+    "multi30k_tiny": GridSize(
+        blocks=4, width=64, updates=3000, batch_tokens=2048, text="multi30k_ende"
     ),
     "multi30k_cpu": GridSize(
         blocks=6, width=96, updates=800, batch_tokens=2048, text="multi30k_deen"

@@ -1,5 +1,5 @@
-"""What committed results say of each placement: every `results.json` below a folder, read by the
-kind of its tables.
+"""The findings of committed results on each placement: every `results.json` below a folder, read by
+the kind of its tables.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -19,10 +19,10 @@ _Told = Iterator[tuple[str, str, str]]
 
 @dataclass(slots=True, kw_only=True)
 class PlacementResults:
-    """What results say of one placement."""
+    """The findings of results on one placement."""
 
     rows: dict[tuple[str, str], list[tuple[str, str]]] = field(default_factory=dict)
-    """By the title and folder of a result: what was measured, and what was found."""
+    """The measurements and the findings, by the title and folder of a result."""
     mentioned: list[tuple[str, str]] = field(default_factory=list)
     """The other results that have numbers of it."""
 
@@ -30,9 +30,7 @@ class PlacementResults:
 def measured(
     results: Path, placements: Mapping[str, type[Placement]]
 ) -> dict[str, PlacementResults]:
-    """By name. results: a folder of folders; without it nothing was measured. Raises as `read_json`
-    does.
-    """
+    """Returns the findings by placement. Raises as `read_json` does."""
     found = {name: PlacementResults() for name in placements}
     names = {placement.title: name for name, placement in placements.items()} | {
         name: name for name in placements
@@ -51,7 +49,7 @@ def measured(
 
 
 def _arms(data: _Result) -> _Told:
-    """Of a comparison: the best rate of each placement, warm-up and optimiser."""
+    """Reads a comparison: the best rate of each placement, warm-up and optimiser."""
     groups: dict[tuple[str, int, str], list[_Result]] = {}
     for arm in data["arms"]:
         groups.setdefault((arm["placement"], arm["warmup_updates"], arm["optimizer"]), []).append(
@@ -82,7 +80,7 @@ def _losses(arm: _Result) -> list[float]:
 
 
 def _configurations(data: _Result) -> _Told:
-    """Of a figure of the paper's: each schedule at its best rate."""
+    """Reads a figure of the paper's: each schedule at its best rate."""
     groups: dict[tuple[str, ...], list[_Result]] = {}
     for one in data["configurations"]:
         groups.setdefault(
@@ -125,7 +123,7 @@ def _best(ladder: _Result, optimizer: str, unigram_nats: float) -> tuple[str, st
 
 
 def _depths(data: _Result) -> _Told:
-    """Of encoders before any update; trainings at several depths have no such measurements."""
+    """Reads measurements of encoders before any update; trainings at several depths have none."""
     deepest = data["depths"][-1]
     for one in data.get("placements", ()):
         rms = one["mean_rms"][-1]
@@ -134,7 +132,7 @@ def _depths(data: _Result) -> _Told:
 
 
 def _deviations(data: _Result) -> _Told:
-    """Of predictions, by the models that they were compared in."""
+    """Reads deviations of predictions, by the models that they were compared in."""
     for where, placements in data["off_percent"].items():
         for name, stacks in placements.items():
             for stack, curves in stacks.items():
@@ -160,7 +158,7 @@ _READERS: Mapping[str, Callable[[_Result], _Told]] = {
     "depths": _depths,
     "off_percent": _deviations,
 }
-"""Which key of a result's data is read how: pairs of a placement, by name or title, and a row."""
+"""The readers by the key of a result's data: pairs of a placement, by name or title, and a row."""
 
 
 def _warmup(updates: int) -> str:
@@ -195,7 +193,7 @@ def _mean(values: Sequence[float]) -> float:
 
 
 def _texts(value: Any) -> Iterator[str]:
-    """Every text and every key of plain values, formulas and settings apart."""
+    """Yields every text and every key of plain values, formulas and settings apart."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, Mapping):

@@ -21,7 +21,7 @@ from .measured import PlacementResults, measured
 
 BLOCKS = 24
 COMPARED = ("pre-ln", "post-ln")
-"""Whose curves are drawn beside each other one."""
+"""The placements whose curves are drawn beside each other one."""
 GRADIENT_OF = "ffn_out"
 _STREAM, _GRADIENT = "hidden state, E‖x‖² / d", "gradient norm of W2"
 

@@ -20,7 +20,7 @@ from normscope.placement import registered
 
 from ..engine.estimates import estimate
 from ..engine.judging import holm
-from .arms import MeasuredArm, difference, measured_in, own_best
+from .arms import MeasuredArm, difference, measured_in, own_best, unless_at_an_end
 from .grid_sizes import SIZES
 
 _Read = evidence.EvidenceSetting | evidence.EvidenceRow | evidence.BestRate
@@ -84,7 +84,9 @@ _WITHOUT_WARMUP: Mapping[str, evidence.Support] = {
     "undecided": "undecided",
     "did not learn": "undecided",
 }
-"""To whether a placement does without a warm-up, by the verdict of `normscope study optimizers`."""
+"""The evidence on whether a placement trains without a warm-up, by the verdict of `normscope study
+optimizers`.
+"""
 
 
 def _optimizers(name: str, data: Any) -> Iterator[_Read]:
@@ -117,6 +119,7 @@ def _optimizers(name: str, data: Any) -> Iterator[_Read]:
                 peak_lr=ladder["best_lr"],
                 losses=ladder["last_loss_nats"],
                 source=f"{at}/{which}/last_loss_nats",
+                at_an_end=ladder["best_at_an_end"],
             )
             for which, ladder in ladders.items()
         )
@@ -131,9 +134,10 @@ def _optimizers(name: str, data: Any) -> Iterator[_Read]:
             stated=(one["gain_nats"], f"{at}/gain_nats"),
         )
         # The result's own verdict is corrected for how many there are.
-        yield replace(row, answer=_WITHOUT_WARMUP[one["verdict"]])
+        row = replace(row, answer=_WITHOUT_WARMUP[one["verdict"]])
+        yield unless_at_an_end(row, cold, warm)
         for ladder, arm in zip(ladders.values(), (cold, warm), strict=True):
-            yield arm.best_of(setting, ladder["peak_lrs"], at_an_end=ladder["best_at_an_end"])
+            yield arm.best_of(setting, ladder["peak_lrs"])
     for (placement, optimizer), arm in better.items():
         if placement != evidence.BASELINE:
             yield difference("lower-loss", setting, arm, better[evidence.BASELINE, optimizer])
@@ -209,8 +213,9 @@ def _converged(name: str, data: Any) -> Iterator[_Read]:
             peak_lr=one["best_lr"],
             losses=one["last_loss_nats"],
             source=f"/endings/{place}/last_loss_nats",
+            at_an_end=one["best_at_an_end"],
         )
-        yield arm.best_of(setting, one["peak_lrs"], at_an_end=one["best_at_an_end"])
+        yield arm.best_of(setting, one["peak_lrs"])
     baseline = arms.pop(evidence.BASELINE)
     family = {}
     for placement, arm in arms.items():
@@ -220,7 +225,9 @@ def _converged(name: str, data: Any) -> Iterator[_Read]:
     for placement, arm in arms.items():
         if placement not in _FAILED.get(name, ()):
             row = difference("lower-loss", setting, arm, baseline)
-            yield replace(row, answer=_HOLDS[together[placement]] if row.learned else row.answer)
+            if row.learned:
+                row = replace(row, answer=_HOLDS[together[placement]])
+            yield unless_at_an_end(row, arm, baseline)
 
 
 _HOLDS: Mapping[bool | None, evidence.Support] = {

@@ -1,4 +1,6 @@
-"""What the doctor says of remedies: counts of the study of failed trainings, for the package."""
+"""The counts of the study of failed trainings, by which the doctor orders remedies, for the
+package.
+"""
 
 import json
 from collections.abc import Iterable, Mapping

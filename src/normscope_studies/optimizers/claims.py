@@ -1,4 +1,6 @@
-"""Who needs a warm-up under which optimiser: the verdict on each pair of runs, and the claims."""
+"""The need of placements for a warm-up under an optimiser: the verdict on each pair of runs, and
+the claims.
+"""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -14,7 +16,7 @@ from ..engine.page import Claim
 from .config import OptimizersConfig
 
 OptimizerPairs = Mapping[tuple[str, str, int], WarmupPair]
-"""By placement, optimiser and warm-up."""
+"""The pairs by placement, optimiser and warm-up."""
 TITLES = {"adamw": "AdamW", "muon": "Muon", "lion": "Lion", "sgd": "SGD with momentum"}
 _SAID = (
     ("post-ln", True, "Xiong et al. 2020, section 3.2, of Adam and SGD"),
@@ -29,7 +31,7 @@ _SAID = (
 
 
 class WarmupNeed(StrEnum):
-    """Whether a placement needs a warm-up under an optimiser, the strongest answer first."""
+    """The need of a placement for a warm-up under an optimiser, the strongest answer first."""
 
     NEEDS = "needs it"
     GAINS = "gains from it"
@@ -41,8 +43,8 @@ class WarmupNeed(StrEnum):
 def all_needs(
     pairs: OptimizerPairs, needs_nats: float, unigram_nats: float
 ) -> dict[tuple[str, str, int], WarmupNeed]:
-    """By the interval of each gain: above `needs_nats`, above 0, below `needs_nats`, or across an
-    edge.
+    """Decides every need by the interval of each gain: above `needs_nats`, above 0, below
+    `needs_nats`, or across an edge.
 
     Intervals are corrected for how many pairs there are. A gain that is certain and below
     `needs_nats` is one; so is one that may be above it. A pair neither of whose runs learned
@@ -84,7 +86,9 @@ def _warmup_claim(
     needs: bool,
     source: str,
 ) -> Claim:
-    """Whether a placement needs a warm-up, as its source says, or does without one."""
+    """Makes the claim that a placement needs a warm-up, as its source says, or trains without
+    one.
+    """
     at_most = gains_at_most(pairs, config.needs_nats, unigram_nats)
     gains = {}
     decided = {}
@@ -113,7 +117,7 @@ def _warmup_claim(
 
 
 def _muon_claim(config: OptimizersConfig, pairs: OptimizerPairs, unigram_nats: float) -> Claim:
-    """Whether every placement ends lower under Muon than under AdamW."""
+    """Makes the claim that every placement ends lower under Muon than under AdamW."""
     less = {}
     for name in config.placements:
         adamw = best_ladder(pairs, name, "adamw")

@@ -16,7 +16,7 @@ from .config import OptimizersConfig
 def _ladders(
     config: OptimizersConfig, pairs: OptimizerPairs, placement: str, optimizer: str
 ) -> list[Ladder]:
-    """Without warm-up, with the short one, and with the long one."""
+    """Returns the sweeps without warm-up, with the short one, and with the long one."""
     short, long = (pairs[placement, optimizer, warmup] for warmup in config.warmups[1:])
     return [short.without, short.warm, long.warm]
 
@@ -79,7 +79,7 @@ def _wall(
     pairs: OptimizerPairs,
     needs: Mapping[tuple[str, str, int], WarmupNeed],
 ) -> StudyTable:
-    """Who needs a warm-up: a row a placement, a column an optimiser and a warm-up."""
+    """Returns the table of needs: a row a placement, a column an optimiser and a warm-up."""
     columns = [
         (optimizer, warmup) for optimizer in config.optimizers for warmup in config.warmups[1:]
     ]
@@ -101,8 +101,8 @@ def _wall(
 
 
 def _ends(config: OptimizersConfig, pairs: OptimizerPairs, optimizer: str) -> StudyTable:
-    """Where the runs of an optimiser end: a row a placement, the lowest first, four columns a
-    warm-up.
+    """Returns the table of an optimiser's last losses: a row a placement, the lowest first, four
+    columns a warm-up.
     """
     columns = ["placement"]
     for words in _words(config):

@@ -1,4 +1,6 @@
-"""Who needs a warm-up under which optimiser: the trainings, and what is found in them."""
+"""The need of placements for a warm-up under an optimiser: the trainings, and what is found in
+them.
+"""
 
 from collections.abc import Mapping
 from functools import partial
@@ -22,7 +24,9 @@ from .page import figures, tables
 
 
 def run(config: OptimizersConfig, pieces: Pieces) -> Findings:
-    """Raises UserError for text that is not there, and for a training that fails."""
+    """Runs the study. Raises UserError for text that is not there, and for a training that
+    fails.
+    """
     base = base_config(config)
     corpus = LANGUAGE_MODEL.open(base)
     parameters = sum(p.numel() for p in LANGUAGE_MODEL.build(base, corpus.tokeniser).parameters())

@@ -1,1 +1,1 @@
-"""What a linear probe finds in the residual stream over depth, by placement."""
+"""The findings of a linear probe in the residual stream over depth, by placement."""

@@ -1,4 +1,4 @@
-"""What probes read, averaged over seeds, and what is claimed of it."""
+"""The readings of probes, averaged over seeds, and the claims on them."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -29,11 +29,11 @@ class PlacementReading:
 
     placement: str
     trained: Sequence[Mapping[str, Any]]
-    """What `measure.probed` gives of each."""
+    """The results of `measure.probed` for each seed."""
     untrained: Sequence[Mapping[str, Any]]
-    """Of the same models as they were drawn."""
+    """The results for the same models as they were drawn."""
     nats: Sequence[float]
-    """Their last validation losses."""
+    """The last validation losses."""
 
     @property
     def title(self) -> str:
@@ -41,11 +41,11 @@ class PlacementReading:
 
     @property
     def properties(self) -> list[str]:
-        """What was asked of the words."""
+        """The properties that were asked of the words."""
         return list(self.trained[0])
 
     def learned(self, unigram_nats: float) -> bool:
-        """Whether the mean of its losses lies below the unigram baseline."""
+        """Tells whether the mean of its losses lies below the unigram baseline."""
         return learned(sum(self.nats) / len(self.nats), unigram_nats)
 
     def accuracy(self, name: str) -> Floats:
@@ -131,8 +131,8 @@ def claims(config: ProbesConfig, found: _Readings, unigram_nats: float) -> list[
 
 
 def _differs(config: ProbesConfig, found: _Readings, know: Sequence[PlacementReading]) -> Claim:
-    """Of every placement and property, whether its mean accuracy lies beyond an edge from the
-    base's; all corrected together.
+    """Makes the claim for every placement and property that its mean accuracy lies beyond an edge
+    from the base's; all corrected together.
     """
     base, edge = found[config.base], config.accuracy_edge
     others = [one for one in know if one is not base] if base in know else []
@@ -200,7 +200,7 @@ def _family(
     found: _Readings,
     know: Sequence[PlacementReading],
 ) -> Claim:
-    """That each of these lies above 0, all corrected together."""
+    """Makes the claim that each of these lies above 0, all corrected together."""
     return claim(
         name,
         statement,

@@ -1,4 +1,4 @@
-"""What is trained on the toy language, and which of its words are probed."""
+"""The trainings on the toy language, and the words of it that are probed."""
 
 from dataclasses import dataclass
 
@@ -40,31 +40,33 @@ class ProbesConfig:
     post: str = "post-ln"
     """The one whose deep blocks are compared with the base's."""
     warmup_share: float = 0.2
-    """Of the updates."""
+    """The share of updates that is warm-up."""
     peak_lrs: tuple[float, ...] = (1e-3, 2e-3, 4e-3)
     seeds: int = 3
-    """Of the models that are probed; another one chose the rate."""
+    """The seeds of the models that are probed; another one chose the rate."""
     updates: int = 1500
     ladder_updates: int = 500
-    """Of the runs that choose the rate."""
+    """The updates of the runs that choose the rate."""
     validations: int = 10
     blocks: int = 6
-    """Of each stack."""
+    """The blocks of each stack."""
     width: int = 64
     ffn_width: int = 128
     heads: int = 4
     dropout: float = 0.1
     max_tokens: int = 1024
     probe_sentences: int = 1800
-    """Whose words are probed; every third sentence is held out from the probes."""
+    """The number of sentences whose words are probed; every third one is held out from the
+    probes.
+    """
     frequent: int = 20
-    """How many of the most frequent words are classes."""
+    """The number of most frequent words that are classes."""
     accuracy_edge: float = 0.02
     """Accuracies that differ by less are alike."""
     device: str = "cpu"
-    """Of the trainings: auto, cpu, cuda, cuda:1 …"""
+    """The device of the trainings: auto, cpu, cuda, cuda:1 …"""
     precision: str = "auto"
-    """Of products, as `train.precision`."""
+    """The precision of products, as `train.precision`."""
 
     def __post_init__(self) -> None:
         checks.check_different(self, "placements")

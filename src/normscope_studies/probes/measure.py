@@ -1,4 +1,4 @@
-"""What linear probes read from the encoder of a run, trained or as it was drawn."""
+"""The reading of linear probes from the encoder of a run, trained or as it was drawn."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -23,7 +23,7 @@ from .words import NONE, Classes, control, probe_sentences, properties
 # N = words of all sentences, end to end; D = width; L = blocks
 
 _HELD_OUT = 3
-"""Every third sentence is held out from the probes."""
+"""The interval of sentences that are held out from the probes."""
 UNCONTROLLED = "word"
 """The property that the word alone decides: a control task of it would be the same task."""
 

@@ -25,7 +25,9 @@ _Readings = Mapping[str, PlacementReading]
 
 
 def run(config: ProbesConfig, pieces: Pieces) -> Findings:
-    """Raises UserError for a training that fails, and where scikit-learn is not installed."""
+    """Runs the study. Raises UserError for a training that fails, and where scikit-learn is not
+    installed.
+    """
     trainings = config.trainings
     corpus = open_corpus(trainings.training(config.updates, 0.0).data)
     endings, cells = trained(trainings, pieces, pieces.folder)
@@ -254,4 +256,5 @@ STUDY = Study(
     help="What do linear probes read from the stream?",
     scales=SCALES,
     run=run,
+    reads_checkpoints=True,
 )

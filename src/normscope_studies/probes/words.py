@@ -1,4 +1,4 @@
-"""What can be asked of the words of the toy language's German side."""
+"""The properties that can be asked of the words of the toy language's German side."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence

@@ -1,1 +1,1 @@
-"""How near a law of learning rates comes to the best ones of published ladders."""
+"""The distance of a law of learning rates from the best ones of published sweeps."""

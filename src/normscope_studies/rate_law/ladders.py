@@ -11,6 +11,7 @@ import numpy as np
 
 from normscope.choosing.law import KnownRate, RateFacts
 from normscope.errors import UserError
+from normscope.measure.vertex import lowest
 
 SOURCE = "Li et al. 2025, arXiv:2503.04715, github.com/step-law/steplaw, data/dense_lr_bs_loss.csv"
 SEQUENCE_TOKENS = 2048
@@ -26,7 +27,7 @@ _COLUMNS: Mapping[str, tuple[str, ...]] = {
     "parameters": ("N", "parameters_without_embedding"),
     "tokens": ("D", "tokens"),
 }
-"""What each column is called in the published file, and in plain words."""
+"""The names of each column in the published file, and in plain words."""
 _FEWEST_RUNGS = 5
 
 
@@ -38,11 +39,11 @@ class PublishedSweep:
     ffn_width: int
     blocks: int
     parameters: float
-    """Without those of the embedding."""
+    """The number of parameters without those of the embedding."""
     batch_tokens: int
     updates: int
     tokens: float
-    """Of the whole training."""
+    """The tokens of the whole training."""
     rates: Sequence[float]
     losses: Sequence[float]
     """Nats per token at the end."""
@@ -69,13 +70,8 @@ class PublishedSweep:
         """Returns the rate at the vertex of a parabola through the lowest loss and its neighbours
         over the rate's logarithm; the lowest rung itself at an end of the ladder.
         """
-        x, y = np.log2(self.rates), np.asarray(self.losses)
-        at = int(np.argmin(y))
-        if not 0 < at < len(x) - 1:
-            return float(self.rates[at])
-        around = slice(at - 1, at + 2)
-        curvature, slope, _ = np.polyfit(x[around] - x[at], y[around], 2)
-        return float(2 ** (x[at] - slope / (2 * curvature)))
+        octaves = [math.log2(rate) for rate in self.rates]
+        return 2.0 ** lowest(octaves, self.losses)
 
     @property
     def known(self) -> KnownRate:

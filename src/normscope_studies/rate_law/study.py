@@ -37,7 +37,7 @@ EDGES = (98_304, 204_800, 409_600)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RateLawConfig:
-    """Which ladders are read, and which critical batches are tried. Raises ValueError for what
+    """The sweeps that are read, and the critical batches that are tried. Raises ValueError for what
     leaves nothing to leave out.
     """
 
@@ -61,7 +61,7 @@ class _Judged:
 
     rule: str
     batches: str
-    """Which ladders."""
+    """The sweeps that it is about, in words."""
     count: int
     median_nats: float
     ninetieth_nats: float

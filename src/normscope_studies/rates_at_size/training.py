@@ -29,9 +29,9 @@ from ..advice.training import of_narrower
 # V = vocabulary, B = sequences, T = tokens of each
 
 PIECES = 16_384
-"""Of the byte-pair encoding, learnt from the text itself."""
+"""The pieces of the byte-pair encoding, learnt from the text itself."""
 FLOOR = 0.1
-"""Of the peak, where the cosine ends."""
+"""The share of the peak at which the cosine ends."""
 _LEARNT_FROM_LINES = 60_000
 _VALID_TOKENS = 131_072
 _ORDER = 0
@@ -51,17 +51,18 @@ class SizedModel:
     normed_sums: float = 0.0
     """The share of its residual sums that are normed."""
     narrower: float = 1.0
-    """How many times narrower the model is that its rates are measured by: matrices take steps so
-    much smaller, and begin smaller by its root, as in µP (Yang et al. 2022, arXiv:2203.03466, table
-    8)."""
+    """The factor by which the model is narrower that its rates are measured by: matrices take steps
+    so much smaller, and begin smaller by its root, as in µP (Yang et al. 2022, arXiv:2203.03466,
+    table 8).
+    """
     tokens: int = 4_096
-    """Of a batch."""
+    """The tokens of a batch."""
     length: int = 512
-    """Of a sequence."""
+    """The length of a sequence."""
 
     @property
     def warmup_share(self) -> float:
-        """Of the updates: 8 % where residual sums are normed, else 1 %."""
+        """The share of updates that is warm-up: 8 % where residual sums are normed, else 1 %."""
         return 0.08 if self.normed_sums else 0.01
 
     @property
@@ -74,7 +75,7 @@ class SizedModel:
 
 
 def built(one: SizedModel, seed: int) -> nn.Module:
-    """With initial weights. Raises UserError where transformers is not installed."""
+    """Builds a model with initial weights. Raises UserError where transformers is not installed."""
     try:
         import transformers
     except ModuleNotFoundError:
@@ -110,18 +111,18 @@ def optimizer_of(one: SizedModel, model: nn.Module, rate: float) -> torch.optim.
 
 @dataclass(frozen=True, eq=False)
 class _SizedText:
-    """Two sequences of ids."""
+    """The ids of a text: two sequences, for training and validation."""
 
     train: Tensor
     valid: Tensor
     unigram_nats: float
-    """Of the held-out ids, by how frequent each is in training."""
+    """The loss on the held-out ids, by how frequent each is in training."""
 
 
 @cache
 def text_of(train_file: str, valid_file: str, kept: Path) -> _SizedText:
-    """Two files of UTF-8 text, plain, .gz or .xz, as ids of pieces that the first one taught; kept:
-    the file that remembers the ids.
+    """Returns two files of UTF-8 text, plain, .gz or .xz, as ids of pieces that the first one
+    taught; kept: the file that remembers the ids.
 
     Raises UserError where a file cannot be read.
     """
@@ -233,7 +234,9 @@ def held_out(one: SizedModel, model: nn.Module, valid: Tensor, device: torch.dev
 
 
 def pair_nats(text: _SizedText) -> float:
-    """Of the held-out ids, by how frequent each is after the one before it in training."""
+    """Returns the loss on the held-out ids, by how frequent each is after the one before it in
+    training.
+    """
     train, valid = text.train.numpy(), text.valid.numpy()
     keys = train[:-1] * PIECES + train[1:]
     unique, counts = np.unique(keys, return_counts=True)

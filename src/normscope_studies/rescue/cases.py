@@ -24,7 +24,7 @@ from .measure import (
 from .models import WIRINGS
 
 HALF = "half the rate"
-"""What is tried beside the doctor's remedies."""
+"""The remedy that is tried beside the doctor's."""
 _Piece = Mapping[str, Any]
 
 
@@ -35,8 +35,9 @@ class RescueCase:
     asked: RescueTraining
     said: _Piece
     losses: Mapping[str, Sequence[float | None]]
-    """By remedy, "" for the training itself. None where one was not finite; empty where a remedy
-    was refused."""
+    """The losses by remedy, "" for the training itself. None where one was not finite; empty where
+    a remedy was refused.
+    """
 
     @property
     def words(self) -> str:
@@ -46,12 +47,15 @@ class RescueCase:
 
     @property
     def remedies(self) -> tuple[Remedy, ...]:
-        """Those that the doctor named, by the work that they take; of a wrong skip path its mending
-        alone, as any other is for later."""
+        """The remedies that the doctor named, by the work that they take; for a wrong skip path its
+        fix alone, as any other is for later.
+        """
         return _named(self.said)
 
     def first(self, counted: Counted) -> Remedy | None:
-        """What is named first by some counts: the fault, where one was found."""
+        """Returns the remedy that is named first by some counts: the fix of the fault, where one
+        was found.
+        """
         if not self.remedies:
             return None
         return in_order(self.remedies, Situation(self.said["situation"]), counted)[0]
@@ -59,11 +63,11 @@ class RescueCase:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Levels:
-    """Where trainings are judged by."""
+    """The levels by which trainings are judged."""
 
     unigram_nats: float
     sound_nats: Mapping[str, float]
-    """By family, what a sound training of the same length comes to."""
+    """The loss of a sound training of the same length, by family."""
 
     def ended(self, losses: Sequence[float | None]) -> float:
         """The mean of the last losses; infinite where one is not finite, or there is none."""
@@ -72,7 +76,7 @@ class Levels:
         return math.fsum(last) / len(last) if whole else math.inf
 
     def share(self, family: str, losses: Sequence[float | None]) -> float:
-        """Of the way from the entropy of single tokens to the sound training, how much was gone."""
+        """Returns the share of the way from the entropy of single tokens to the sound training."""
         way = self.unigram_nats - self.sound_nats[family]
         return (self.unigram_nats - self.ended(losses)) / way
 
@@ -182,7 +186,7 @@ def _name(asked: RescueTraining) -> str:
 
 
 def counted(cases: Iterable[RescueCase], levels: Levels) -> Counted:
-    """How many of the failed trainings each remedy ended, by situation. A placement that was
+    """Counts the failed trainings that each remedy ended, by situation. A placement that was
     refused was not tried.
     """
     found: dict[Situation, dict[Remedy, Cured]] = {}
@@ -200,8 +204,8 @@ def counted(cases: Iterable[RescueCase], levels: Levels) -> Counted:
 
 
 def first_by_others(case: RescueCase, cases: Sequence[RescueCase], levels: Levels) -> Remedy | None:
-    """What is named first by trainings of the other families alone, so that no case speaks for
-    itself.
+    """Returns the remedy that is named first by trainings of the other families alone, so that no
+    case speaks for itself.
     """
     others = [one for one in cases if one.asked.family != case.asked.family]
     return case.first(counted(others, levels))

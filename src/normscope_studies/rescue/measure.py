@@ -30,13 +30,14 @@ RATES: dict[str, tuple[float, float]] = {
     "skip-behind-norm": (1e-2, 3e-2),
     "attention-without-skip": (3e-3, 1e-2),
 }
-"""Two rates at which each fails: looked for on the first seed before the study was run."""
+"""The two rates at which each fails: looked for on the first seed before the study was run."""
 SOUND = "pre-ln"
 SOUND_RATES = (1e-3, 3e-3, 1e-2)
-"""What a sound training of the same length comes to is the best of these."""
+"""The rates whose best loss is that of a sound training of the same length."""
 FAILED_SHARE, CURED_SHARE = 0.25, 0.5
-"""Of the way from the entropy of single tokens down to what the sound training comes to: one that
-went less than a quarter of it has failed, one that went half of it is cured."""
+"""The shares of the way from the entropy of single tokens down to the sound training's loss: a
+training that went less than a quarter of it has failed, one that went half of it is cured.
+"""
 LAST = 20
 """Updates whose mean loss is where a training ended."""
 _CLIP_NORM = 1.0
@@ -78,8 +79,8 @@ class RescueTraining:
 
 
 def trained(asked: RescueTraining, config: RescueConfig) -> dict[str, Any]:
-    """Its losses and the norms of its gradients, update by update, up to the first that is not
-    finite; and why it was not begun, where a transplant is refused.
+    """Trains, and returns its losses and the norms of its gradients, update by update, up to the
+    first that is not finite; and why it was not begun, where a transplant is refused.
     """
     text = running(_TEXT, "")
     torch.manual_seed(asked.seed)
@@ -116,8 +117,8 @@ def answered(
     losses: list[float | None],
     norms: list[float | None],
 ) -> dict[str, Any]:
-    """What the doctor says of a training by its model and its log: the situation, what is to be
-    mended, and the values of each remedy. losses, norms: None where one was not finite.
+    """Returns what the doctor says of a training by its model and its log: the situation, what is
+    to be fixed, and the values of each remedy. losses, norms: None where one was not finite.
     """
     text = running(_TEXT, "")
     torch.manual_seed(asked.seed)

@@ -10,7 +10,7 @@ from torch.nn import functional
 
 SubLayer = Callable[[Tensor], Tensor]
 Join = Callable[[Tensor, SubLayer, SubLayer], Tensor]
-"""From the stream, a sub-layer and its norm to the next stream."""
+"""A function from the stream, a sub-layer and its norm to the next stream."""
 
 
 def _post_ln(x: Tensor, sublayer: SubLayer, norm: SubLayer) -> Tensor:
@@ -40,12 +40,12 @@ def _deepnorm(x: Tensor, sublayer: SubLayer, norm: SubLayer) -> Tensor:
 
 BLOCKS = 8
 DEEPNORM_SKIP = (2 * BLOCKS) ** 0.25
-"""Of a decoder of 8 blocks (Wang et al. 2022, arXiv:2203.00555, table 1)."""
+"""The skip factor of a decoder of 8 blocks (Wang et al. 2022, arXiv:2203.00555, table 1)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wiring:
-    """How the sub-layers of a block are joined with the stream."""
+    """The joining of a block's sub-layers with the stream."""
 
     attention: Join
     feed_forward: Join
@@ -140,13 +140,13 @@ def _plain_feed_forward(width: int) -> nn.Module:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Family:
-    """What blocks are made of."""
+    """The parts of a family's blocks."""
 
     norm: Callable[[int], nn.Module]
     feed_forward: Callable[[int], nn.Module]
     bias: bool
     rotary: bool
-    """Whether places are told by rotations, and by a table of positions otherwise."""
+    """True where places are told by rotations, and by a table of positions otherwise."""
 
 
 FAMILIES: Mapping[str, Family] = {

@@ -58,8 +58,8 @@ def run(config: RescueConfig, pieces: Pieces) -> Findings:
 
 
 def claims(failed: Sequence[RescueCase], levels: Levels) -> list[Claim]:
-    """That the first remedy ends most failures, and more than half the rate does; none where
-    nothing failed.
+    """Makes the claims that the first remedy ends most failures, and more than half the rate does;
+    none where nothing failed.
     """
     if not failed:
         return []

@@ -1,5 +1,5 @@
-"""What is broken on purpose and what is healthy, and the small causal language model that it is
-done to.
+"""The cases that are broken on purpose and those that are healthy, and the small causal language
+model in which they are made.
 """
 
 from dataclasses import dataclass
@@ -22,9 +22,9 @@ class TrainingCase:
     cause: str = ""
     """The id of the pattern that it shows; "" for a healthy training."""
     place: Literal["", "block", "output", "whole"] = ""
-    """What breaks: the block of the seed, the output layer, or nothing in particular."""
+    """The part that breaks: the block of the seed, the output layer, or nothing in particular."""
     from_start: bool = False
-    """Whether it is broken from the first update, and not midway."""
+    """True where it is broken from the first update, and not midway."""
     optimizer: Literal["adamw", "sgd"] = "adamw"
     rate: float = 3e-3
     warmup: bool = True
@@ -39,7 +39,7 @@ class TrainingCase:
     attention_times: float = 1.0
     """Factor by which queries' and keys' matrices grow at each update from midway on."""
     bad_batch: bool = False
-    """Whether the batch midway has random targets."""
+    """True where the batch midway has random targets."""
     batch_times: float = 1.0
     """Factor on the number of sequences."""
     epoch_updates: int = 0
@@ -133,7 +133,7 @@ class SpikesConfig:
     change_at: int = 80
     """The update at which what is broken midway breaks; the warm-up ends there too."""
     every_updates: int = 5
-    """Of the monitor."""
+    """The interval of the monitor, in updates."""
     width: int = 32
     blocks: int = 3
     sequences: int = 8
@@ -246,7 +246,7 @@ class _SpikeModel(nn.Module):
 
 
 def made_model(config: SpikesConfig, case: TrainingCase, seed: int) -> _SpikeModel:
-    """With the initial weights of the seed."""
+    """Builds the model with the initial weights of the seed."""
     torch.manual_seed(seed)
     return _SpikeModel(config, case)
 

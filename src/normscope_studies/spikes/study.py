@@ -163,8 +163,8 @@ def _confusions(found: Mapping[tuple[str, str, int], _Piece]) -> StudyTable:
 
 
 def lead_updates(piece: _Piece) -> int | None:
-    """From the first warning after the break to where the loss left its course; None where it never
-    did, or of none.
+    """Returns the updates from the first warning after the break to where the loss left its course;
+    None where it never did, and without a warning.
     """
     first = first_warning(piece)
     return None if first is None or piece["loss_left"] is None else piece["loss_left"] - first

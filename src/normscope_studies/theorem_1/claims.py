@@ -131,7 +131,7 @@ def _bound(side: Half, sweeps: Sequence[Sweep], wide: Mapping[str, Sweep]) -> Cl
 
 
 def _scale(side: Half, deep: Mapping[str, Sweep], wide: Mapping[str, Sweep]) -> list[Claim]:
-    """Over the width, and over the depth."""
+    """Makes the claims over the width, and over the depth."""
     one = next(sweep for sweep in wide.values() if sweep.tokens == 1)
     order = one.claimed_exponent
     low, high = one.slack("paper_order")

@@ -35,7 +35,7 @@ class Theorem1Config:
     """Blocks, at `width`."""
     width: int = 512
     widths: tuple[int, ...] = (64, 128, 256, 512, 1024)
-    """At `blocks` blocks."""
+    """The widths at `blocks` blocks."""
     blocks: int = 6
     seeds: int = 32
     tokens: int = 16

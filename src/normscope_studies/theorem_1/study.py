@@ -42,7 +42,7 @@ _CAPTIONS = {
 
 
 def figures(sweeps: Sequence[Sweep]) -> list[StudyFigure]:
-    """Over depth, and over width for both kinds of output rows."""
+    """Draws the figures over depth, and over width for both kinds of output rows."""
     shown: dict[tuple[str, str, str], list[Sweep]] = {}
     for sweep in sorted(sweeps, key=lambda one: one.rows == LONG):
         shown.setdefault((sweep.over, sweep.side.title, sweep.rows), []).append(sweep)

@@ -34,12 +34,12 @@ class Half:
     element_text: str
     """The order of one element's square."""
     element_equation: str
-    """Of the proof, which has it."""
+    """The equation of the proof, which has it."""
     tail_equations: str
-    """That bound how often ‖x‖² of the last norm's input falls far below its mean."""
+    """The equations that bound how often ‖x‖² of the last norm's input falls far below its mean."""
     over_depth_text: str
     depth_exponent: float
-    """Of the claimed order over the number of blocks."""
+    """The exponent of the claimed order over the number of blocks."""
     paper_order: Callable[[int, int], float]
     paper_power: Callable[[int, int], float]
     """E‖x‖² / d of the last norm's input, by Lemma 2 as printed."""
@@ -56,7 +56,9 @@ class Half:
         return paper.last_layer_gradient_bound(width=width, power=self.paper_power(blocks, width))
 
     def element_bound(self, blocks: int, width: int) -> float:
-        """Of the size of one element, eq. (46) and (56): the paper's bound counts it d² times."""
+        """Returns the bound on the size of one element, eq. (46) and (56): the paper's bound counts
+        it d² times.
+        """
         return self.paper_bound(blocks, width) / width
 
     def corrected_bound(self, blocks: int, width: int) -> float:
@@ -66,8 +68,8 @@ class Half:
     def predicted(
         self, blocks: int, width: int, *, tokens: int, rows: str, vocabulary: int
     ) -> float:
-        """In closed form for one token, √(d/2) ‖∂L/∂x‖ / √q, else by the mean field; NaN where
-        there is neither.
+        """Predicts in closed form for one token, √(d/2) ‖∂L/∂x‖ / √q, else by the mean field; NaN
+        where there is neither.
         """
         if tokens == 1:
             loss_gradient_norm = 1.0 if rows == SHORT else saturated_loss_gradient(width)
@@ -174,13 +176,17 @@ class Sweep:
 
     @property
     def exponent(self) -> Estimate:
-        """Over width, or over the deeper half of the depths: orders are for large L."""
+        """The exponent over width, or over the deeper half of the depths: orders are for large
+        L.
+        """
         since = len(self.shapes) // 2 if self.over == "blocks" else 0
         return exponent(self.x[since:], self.norms_SX[:, since:])
 
     @property
     def claimed_exponent(self) -> float:
-        """Of the paper's order: over the width its slope, fitted as the measured one is."""
+        """The exponent of the paper's order: over the width its slope, fitted as the measured one
+        is.
+        """
         if self.over == "blocks":
             return self.side.depth_exponent
         return float(exponent(self.x, self.bounds("paper_order")[None]).mean)
@@ -194,7 +200,7 @@ class Sweep:
         return np.array([getattr(self.side, kind)(*shape) for shape in self.shapes])
 
     def above_SXQ(self, kind: str) -> NDArray[np.bool_]:
-        """Which gradients are above the bound, ‖∂L/∂x‖ being what was measured for them."""
+        """Tells which gradients are above the bound, ‖∂L/∂x‖ being what was measured for them."""
         bounds_SXQ = self.bounds(kind)[:, None] * self.loss_gradients_SXQ
         return np.asarray(self._bounded_SXQ(kind) > bounds_SXQ)
 

@@ -1,5 +1,5 @@
-"""What the proofs of Xiong et al. 2020 give once their gaps are closed, beside `paper`, which keeps
-what is printed.
+"""The statements that the proofs of Xiong et al. 2020 give once their gaps are closed, next to
+`paper`, which keeps what is printed.
 
 Statements that exist on both sides have the same name; Lemma 3 is in `lemmas.measure`. Each
 docstring says what the paper, or a digest of it, has instead, and why that does not hold. Added to
@@ -90,8 +90,8 @@ def chi_square_tails(*, width: int, epsilon: float) -> tuple[float, float]:
 
 
 def theorem_1_probability(*, delta: float, positions: int = 1) -> float:
-    """At least this probability has `last_layer_gradient_bound` of a mean over n positions: 0.99 -
-    n δ, or 0.
+    """Returns the least probability of `last_layer_gradient_bound` for a mean over n positions:
+    0.99 - n δ, or 0.
 
     The paper subtracts ε / (0.9 + ε) more (see `is_bounded`), which leaves 0.765 with its measured
     (0.1, 0.125). It also takes one position's probability for the mean over n in eq. (45) and (46):
@@ -231,7 +231,9 @@ def residual_jacobian_norm(
 
 
 def _least_value(of: Callable[[float], float], low: float, high: float) -> float:
-    """Between the ends, of what falls and then rises: by thirds."""
+    """Returns the least value, between the ends, of a function that falls and then rises: by
+    thirds.
+    """
     for _ in range(100):
         third = (high - low) / 3
         if of(low + third) < of(high - third):

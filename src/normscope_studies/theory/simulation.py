@@ -106,7 +106,7 @@ def encoder_placements() -> tuple[str, ...]:
 
 
 def stacks_of(model: ModelSetting) -> tuple[Literal["encoder", "decoder"], ...]:
-    """Which stacks it has, in the order in which they are passed."""
+    """Returns the stacks of a model, in the order in which they are passed."""
     return ("encoder", "decoder") if model.stack == "encoder-decoder" else (model.stack,)
 
 
@@ -223,8 +223,8 @@ def _record_stream(stack: Stack, record: Callable[[tuple[float, float]], None]) 
 
 
 def _record_gradient(linear: nn.Linear, record: Callable[[float], None]) -> None:
-    """Its mean squared Frobenius norm for one sequence: of Σ_i g_i x_iᵀ that is Σ_ij ⟨g_i, g_j⟩
-    ⟨x_i, x_j⟩.
+    """Records a matrix's mean squared Frobenius norm of the gradient for one sequence: of Σ_i g_i
+    x_iᵀ that is Σ_ij ⟨g_i, g_j⟩ ⟨x_i, x_j⟩.
     """
 
     def forward(_: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:

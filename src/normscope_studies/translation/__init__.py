@@ -1,3 +1,3 @@
-"""What figures 2, 4 and 6 share: translation runs that differ in placement, optimiser, rate and
-schedule alone.
+"""The trainings that figures 2, 4 and 6 share: translation runs that differ in placement,
+optimiser, rate and schedule alone.
 """

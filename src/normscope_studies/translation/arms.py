@@ -1,4 +1,4 @@
-"""What the runs of figures 2, 4 and 6 differ in: placement, optimiser, rate, schedule.
+"""The differences between the runs of figures 2, 4 and 6: placement, optimiser, rate, schedule.
 
 Xiong et al. 2020 train with fairseq's inverse square root, whose decay begins where the warm-up
 ends: without warm-up a hundredth update has a tenth of the rate. So "no warm-up" is also "much less
@@ -32,8 +32,8 @@ class TranslationArm:
 
     @property
     def folder_name(self) -> str:
-        """Of the runs that share its text, schedule and length, safe as a file's; a grid tells
-        these apart.
+        """The folder of the runs that share its text, schedule and length, safe as a file's name; a
+        grid distinguishes these.
         """
         schedule, details = self.schedule, ""
         if schedule.decay == "inverse-sqrt":
@@ -100,8 +100,8 @@ def controlled(warmup_updates: int, decay_from_updates: int) -> ScheduleConfig:
 
 @cache
 def of_equal_sum(like: ScheduleConfig, updates: int) -> ScheduleConfig:
-    """No warm-up, the same peak, and about the summed rate of `like` over a run: only where the
-    decay begins differs.
+    """Returns a schedule without warm-up, with the same peak, and about the summed rate of `like`
+    over a run: only where the decay begins differs.
 
     The decay begins at the update that brings the two sums closest, a few thousandths apart at most
     in runs of hundreds of updates. Raises ValueError where `like` has more than a constant rate

@@ -29,7 +29,7 @@ PAPER_EPOCHS, PAPER_EPOCH_UPDATES = 15, 1_100
 are.
 """
 PAPER_LONG, PAPER_SHORT = 4_000, 500
-"""Its warm-ups, in updates (section 3.2)."""
+"""The paper's warm-ups, in updates (section 3.2)."""
 _SHARED = (
     "toy_pairs",
     "width",
@@ -81,7 +81,9 @@ class RunsConfig:
     en_de_ffn_width: int = 0
     """0 for that of De-En, as below."""
     en_de_heads: int = 0
-    """On WMT14 the paper has larger batches and Vaswani et al.'s base model."""
+    """The number of heads of En-De; 0 for that of De-En: on WMT14 the paper has larger batches and
+    Vaswani et al.'s base model.
+    """
     epochs: int = 15
     """A checkpoint after each, as in the paper."""
     epoch_updates: int = 70

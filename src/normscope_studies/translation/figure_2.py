@@ -30,11 +30,11 @@ class RateGroup:
     short: TranslationArm | None
     """T = 500 of the paper."""
     without_equal_sum: TranslationArm
-    """No warm-up, with the peak and the summed rate of `long`."""
+    """The arm without warm-up, with the peak and the summed rate of `long`."""
     long_equal_sum: TranslationArm
     """The schedule of `long`, with the summed rate of `without`: its peak is lower."""
     controlled_without: TranslationArm | None
-    """No warm-up, decay from where the long warm-up ends."""
+    """The arm without warm-up, decay from where the long warm-up ends."""
     controlled_short: TranslationArm | None
 
     @property
@@ -47,13 +47,13 @@ class RateGroup:
         return list({**self.paper_family(), **self.controlled_family()}.values())
 
     def paper_family(self) -> dict[str, TranslationArm]:
-        """By their words in the legend."""
+        """Returns the arms by their words in the legend."""
         return _there(
             {"no warm-up": self.without, _warm(self.long): self.long, _warm(self.short): self.short}
         )
 
     def controlled_family(self) -> dict[str, TranslationArm]:
-        """By their words in the legend."""
+        """Returns the arms by their words in the legend."""
         long = _warm(self.long)
         return _there(
             {
@@ -66,12 +66,14 @@ class RateGroup:
         )
 
     def shorter_warmups(self) -> dict[str, TranslationArm]:
-        """By family; none where the length of warm-up is not varied."""
+        """Returns the arms with the shorter warm-up by family; none where the length of warm-up is
+        not varied.
+        """
         return _there({PAPERS_SCHEDULE: self.short, "one decay for both": self.controlled_short})
 
     def without_warmup(self) -> dict[str, dict[str, TranslationArm]]:
-        """By family, and in it by what the run has of the one with warm-up: all that have as much
-        cumulative learning rate as it, or more.
+        """Returns the arms without warm-up by family, and in it by what the run has of the one with
+        warm-up: all that have as much cumulative learning rate as it, or more.
         """
         alike = {"one sum": self.without_equal_sum}
         decay = self.controlled_without
@@ -93,11 +95,11 @@ class Figure2Config(config.RunsConfig):
     """Post-LN at two rates of Adam and two of SGD."""
 
     optimizers: tuple[str, ...] = ("adam", "sgd")
-    """Those to train: `["adam"]` leaves SGD for later."""
+    """The optimisers to train: `["adam"]` leaves SGD for later."""
     adam_lrs: tuple[float, ...] = config.ADAM_LRS
     sgd_lrs: tuple[float, ...] = config.SGD_LRS
     sgd_ladder: tuple[float, ...] = ()
-    """As `adam_ladder`, of SGD."""
+    """The rates of SGD, as `adam_ladder`."""
 
     RATES: ClassVar[Mapping[str, tuple[str, ...]]] = {"adam": ("adam_lrs",), "sgd": ("sgd_lrs",)}
 

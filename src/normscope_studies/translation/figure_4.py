@@ -26,9 +26,9 @@ class Pairing(NamedTuple):
     schedules: str
     """PAPER_S, ONE_DECAY or BOTH_WARM."""
     post: TranslationArm
-    """With warm-up."""
+    """The arm with warm-up."""
     pre: TranslationArm
-    """Without it, but in BOTH_WARM."""
+    """The arm without it, but in BOTH_WARM."""
 
     @property
     def setting(self) -> str:
@@ -111,8 +111,8 @@ class Figure4Config(config.RunsConfig):
         )
 
     def linear(self, placement: str, optimizer: str) -> TranslationArm:
-        """No warm-up and a linear decay, as Liu et al. 2019a suggest for RAdam; at the first rate
-        of De-En.
+        """Returns the arm without warm-up and with a linear decay, as Liu et al. 2019a suggest for
+        RAdam; at the first rate of De-En.
         """
         schedule = ScheduleConfig(decay="linear")
         return self._arm(DE_EN, placement, self.lrs[0], schedule, optimizer=optimizer)
@@ -157,8 +157,8 @@ class Figure4Config(config.RunsConfig):
         return found
 
     def alike(self, pair: str) -> list[Pairing]:
-        """Both with the same warm-up and the same decay: only the placement differs. De-En
-        alone.
+        """Returns the pairs with the same warm-up and the same decay: only the placement differs.
+        De-En alone.
         """
         found = []
         for lr in self._rates(pair) if pair == DE_EN else ():

@@ -22,11 +22,11 @@ _Runs = TypeVar("_Runs", bound=RunsConfig)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RateLadder:
-    """What one optimiser's ladder came to."""
+    """The outcome of one optimiser's learning-rate sweep."""
 
     optimizer: str
     finals_nats: Mapping[float, float]
-    """By rate, rising: the last validation loss of its one run."""
+    """The last validation loss of the one run of each rate, rising."""
 
     @property
     def best_lr(self) -> float:
@@ -35,12 +35,12 @@ class RateLadder:
 
     @property
     def at_an_end(self) -> bool:
-        """Whether a better rate may lie beyond the ladder."""
+        """True where a better rate may lie beyond the sweep."""
         return self.best_lr in (min(self.finals_nats), max(self.finals_nats))
 
     @property
     def words(self) -> str:
-        """In one sentence, without its full stop."""
+        """The outcome in one sentence, without its full stop."""
         losses = ", ".join(f"{nats:.3f} at {lr:g}" for lr, nats in self.finals_nats.items())
         beyond = "; the best lies at an end of the ladder" if self.at_an_end else ""
         return f"{self.optimizer}: best {self.best_lr:g} (one seed: {losses} nats){beyond}"
@@ -79,7 +79,9 @@ def climbed(config: RunsConfig, pieces: Pieces) -> list[RateLadder]:
 
 
 def _at_first_rates(config: RunsConfig, pieces: Pieces) -> list[Cell]:
-    """What is trained once the ladders are climbed, as if the first rate of each were the best."""
+    """Returns what is trained once the rates are swept, as if the first rate of each sweep were the
+    best.
+    """
     rates = {name: ladder[0] for name, ladder in config.ladders().items()}
     chosen = config.with_rates(rates)
     found = cells_of(chosen, chosen.arms(), folder_of(chosen, pieces))

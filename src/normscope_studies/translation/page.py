@@ -256,7 +256,7 @@ def _ends_table(found: Trained) -> StudyTable:
 
 
 def _runs_data(found: Trained) -> dict[str, Any]:
-    """Every curve, and the baseline of every language pair."""
+    """Returns every curve, and the baseline of every language pair."""
     return {
         "configurations": [_arm_data(arm, runs) for arm, runs in found.curves.items()],
         "unigram_nats": found.unigram_nats,

@@ -49,18 +49,18 @@ class TranslationCurve:
 
     @property
     def final_nats(self) -> float:
-        """At the last checkpoint; of a run that did not stay finite, that of its first batch: it
-        learned nothing.
+        """The loss at the last checkpoint; of a run that did not stay finite, that of its first
+        batch: it learned nothing.
         """
         return self.nll_nats[-1] if self.ended == "finished" else self.first_nats
 
     @property
     def final_bleu(self) -> float:
-        """At the last checkpoint; 0 for a run that did not stay finite."""
+        """The BLEU at the last checkpoint; 0 for a run that did not stay finite."""
         return self.bleu[-1] if self.ended == "finished" else 0.0
 
     def nats_at(self, update: int) -> float:
-        """At the last validation up to that update, or as `final_nats`."""
+        """Returns the loss at the last validation up to that update, or `final_nats`."""
         if self.ended != "finished":
             return self.first_nats
         return [nats for at, nats in zip(self.updates, self.nll_nats, strict=True) if at <= update][
@@ -110,11 +110,11 @@ class Trained:
         return self.unigram_nats[arm.pair]
 
     def nats(self, arm: TranslationArm) -> str:
-        """Its last losses in words, without the unit."""
+        """Returns the arm's last losses in words, without the unit."""
         return _several(self.finals(arm), 3)
 
     def bleu(self, arm: TranslationArm) -> str:
-        """Its last BLEU in words."""
+        """Returns the arm's last BLEU in words."""
         return _several([curve.final_bleu for curve in self.curves[arm]], 1)
 
     def excess(self, arm: TranslationArm, other: TranslationArm) -> Estimate:
@@ -122,8 +122,8 @@ class Trained:
         return less(self.finals(arm), self.finals(other))
 
     def gain_kept(self, arm: TranslationArm, best: TranslationArm) -> Estimate | None:
-        """Its gain over the unigram baseline as a share of the best one's; None where that has none
-        for certain.
+        """Returns the arm's gain over the unigram baseline as a share of the best one's; None where
+        that has none for certain.
         """
         baseline = self.unigram(best)
         own = [baseline - loss for loss in self.finals(arm)]
@@ -283,6 +283,9 @@ def curve_of(cell: Cell) -> TranslationCurve:
     validations = [event for event in events if event["event"] == "validation"]
     sums = []
     for event in validations:
+        if "summed_lr" in event:  # of a kept training, whose updates have their loss alone
+            sums.append(event["summed_lr"])
+            continue
         until = [one["lr"] for one in updates if one["update"] <= event["update"]]
         sums.append(math.fsum(until))
     return TranslationCurve(

@@ -47,7 +47,9 @@ def slowing_claims(config: Figure4Config, found: Trained) -> list[Claim]:
 
 
 def _sooner_without(shares: Mapping[str, list[float | None]]) -> str:
-    """After which share of the updates it is there without warm-up, where it is in every seed."""
+    """Says after which share of the updates it is there without warm-up, where it is in every
+    seed.
+    """
     found = {rate: sooner(row) for rate, row in shares.items()}
     reached = {rate: one for rate, one in found.items() if isinstance(one, Estimate)}
     words = f"Without it, Pre-LN is there after this share of the updates: {listed(reached)}."

@@ -9,6 +9,7 @@ import pytest
 from choosing.recomputed import RESULTS, result
 from normscope.choosing.evidence import FILE, packed, stored
 from normscope.errors import UserError
+from normscope_studies.manual.arms import MeasuredArm, difference
 from normscope_studies.manual.grid_sizes import SIZES
 from normscope_studies.manual.reading import collect
 
@@ -46,3 +47,62 @@ def test_what_learned_at_no_rate_where_the_baseline_did_is_decided_against() -> 
         at_none = "learned at none of" in one.note
         assert (one.placement == "post-ln" and one.setting in against) == at_none
         assert one.answer == ("contradicted" if at_none else "undecided")
+
+
+def arm(losses: list[float], *, at_an_end: bool) -> MeasuredArm:
+    return MeasuredArm(
+        placement="deepnorm",
+        optimizer="adam",
+        warmup_updates=0,
+        peak_lr=1e-3,
+        losses=losses,
+        source="/losses",
+        at_an_end=at_an_end,
+    )
+
+
+@pytest.mark.parametrize(
+    ("first_at_an_end", "second_at_an_end", "less", "answer"),
+    [
+        (False, False, 0.3, "contradicted"),
+        (False, False, -0.3, "supported"),
+        (True, False, 0.3, "undecided"),
+        (False, True, -0.3, "undecided"),
+        # Behind the end the better side can only be better still.
+        (True, False, -0.3, "supported"),
+        (False, True, 0.3, "contradicted"),
+    ],
+)
+def test_a_side_whose_best_rate_is_at_an_end_is_not_decided_against(
+    first_at_an_end: bool, second_at_an_end: bool, less: float, answer: str
+) -> None:
+    losses = [2.0, 2.01, 1.99]
+    first = arm([loss + less for loss in losses], at_an_end=first_at_an_end)
+    second = arm(losses, at_an_end=second_at_an_end)
+    setting = stored().settings["converged"]
+    row = difference("lower-loss", setting, first, second)
+    assert row.answer == answer
+    assert ("at an end" in row.note) == (answer == "undecided")
+
+
+def test_every_finding_that_decides_had_its_worse_side_inside_its_sweep() -> None:
+    """Of the converged ones DeepNorm was best at the least of its rates, and is not decided."""
+    endings = {one["placement"]: one for one in result("converged")["endings"]}
+    found = {one.placement: one for one in stored().findings if one.setting == "converged"}
+    ends = {name for name, one in endings.items() if one["best_lr"] == min(one["peak_lrs"])}
+    assert ends == {"deepnorm"}
+    for name, one in found.items():
+        assert (one.answer == "undecided") == (name in ends)
+
+
+def test_one_rate_for_both_is_shown_and_speaks_for_neither() -> None:
+    (one,) = (
+        one
+        for one in stored().findings
+        if one.setting == "multi30k_tiny" and one.question == "lower-loss"
+    )
+    arms = result("multi30k_tiny")["arms"]
+    losses = [[seed["valid_loss_nats"] for seed in arm["seeds"]] for arm in arms]
+    less = [post - pre for pre, post in zip(*losses, strict=True)]
+    assert one.mean == pytest.approx(sum(less) / len(less), abs=1e-5)
+    assert (one.placement, one.answer, one.leans) == ("post-ln", "undecided", False)

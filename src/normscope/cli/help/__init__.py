@@ -1,1 +1,1 @@
-"""What `--help` tells: options as docstrings list them, made into typer's, and laid out."""
+"""The content of `--help`: options as docstrings list them, made into typer's, and laid out."""

@@ -23,7 +23,7 @@ _FURTHER = " " * 8
 
 @dataclass(frozen=True, slots=True)
 class ListedOption:
-    """What a docstring's list says of an option."""
+    """An option as a docstring's list describes it."""
 
     group: str
     """The heading that it stands below."""

@@ -1,4 +1,4 @@
-"""How `--help` of a verb is laid out: what it does, its arguments, its options in groups, and an
+"""The layout of a verb's `--help`: what it does, its arguments, its options in groups, and an
 example last.
 """
 
@@ -8,7 +8,7 @@ from typing import Any
 from typer.core import TyperCommand
 
 _EXAMPLE = "For example"
-"""How the paragraph before an example begins; nothing but the example comes after it."""
+"""The beginning of the paragraph before an example; nothing but the example comes after it."""
 _WIDEST = 26
 """Columns of an option with the form of its value; what is wider has a line of its own."""
 

@@ -33,19 +33,21 @@ from .docstrings import ListedOption, listed_options, without_lists
 _Verb = TypeVar("_Verb", bound=Callable[..., None])
 _PACKAGE = Path(__file__).parents[2]
 _WITHOUT_DOCSTRINGS = 2
-"""What `python -OO` sets sys.flags.optimize to: the verbs work, and those words are not there."""
+"""The value of sys.flags.optimize under `python -OO`: the verbs work, but their docstrings are
+gone.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class _Parameter:
-    """What a source says of one of its parameters or fields."""
+    """The description of a parameter or a field in its source."""
 
     words: str
     default: Any = inspect.Parameter.empty
     group: str = ""
     """The heading that it stands below, where it is listed."""
     as_typed: bool = False
-    """Whether the words begin with a letter that is not to be raised."""
+    """True where the first letter of the words is not to be raised."""
 
     def over(self, other: "_Parameter | None") -> "_Parameter":
         """This one, with what it leaves open as another source has it."""
@@ -95,7 +97,9 @@ def described_by(*sources: str) -> Callable[[_Verb], _Verb]:
 
 
 def _of_sources(sources: Collection[str]) -> dict[str, _Parameter]:
-    """What several sources say, each completing those before it."""
+    """Returns the parameters that several sources describe, each source completing those before
+    it.
+    """
     known: dict[str, _Parameter] = {}
     for source in sources:
         file, _, name = source.partition(":")
@@ -147,7 +151,9 @@ def _ordered(own: Collection[str], of_sources: Collection[str]) -> list[str]:
 
 
 def _info_of(parameter: inspect.Parameter) -> OptionInfo | ArgumentInfo | None:
-    """What typer is told of a parameter, where that is an option or an argument."""
+    """Returns typer's description of a parameter that is an option or an argument; None for
+    others.
+    """
     for note in getattr(parameter.annotation, "__metadata__", ()):
         if isinstance(note, OptionInfo | ArgumentInfo):
             return note
@@ -155,7 +161,8 @@ def _info_of(parameter: inspect.Parameter) -> OptionInfo | ArgumentInfo | None:
 
 
 def taking(options: type) -> Callable[[Callable[[Any], None]], Callable[..., None]]:
-    """Has a verb take each field of a dataclass as an option; it is given all of them as one value.
+    """Returns a decorator with which a verb takes each field of a dataclass as an option, and is
+    given all of them as one value.
 
         @dataclass(frozen=True, kw_only=True)
         class Many:
@@ -238,7 +245,9 @@ def _fields(owner: ast.ClassDef) -> dict[str, _Parameter]:
 
 
 def _value(default: ast.expr | None) -> Any:
-    """What is written there, where that is a plain value."""
+    """Returns the value of a literal default; `inspect.Parameter.empty` for other expressions and
+    for none.
+    """
     try:
         return inspect.Parameter.empty if default is None else ast.literal_eval(default)
     except ValueError:

@@ -26,7 +26,7 @@ class StretchBatch(Batch):
     targets_N: Tensor
     """The token that follows each."""
     lengths_B: Tensor
-    """On the CPU always."""
+    """The lengths, on the CPU always."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -102,8 +102,8 @@ class Stretches:
 _MASKS = 3
 """Keeps these random numbers apart from those of other uses of the same seed."""
 _MASK_SHARE, _RANDOM_SHARE = 0.8, 0.1
-"""Of the chosen tokens: become [MASK], or a random token; the rest stay (Devlin et al. 2018,
-section 3.1, task 1).
+"""The shares of the chosen tokens that become [MASK], or a random token; the rest stay (Devlin et
+al. 2018, section 3.1, task 1).
 """
 
 
@@ -112,14 +112,16 @@ class Masker:
     """Hides tokens of sequences over one vocabulary."""
 
     masked_share: float
-    """Of a sequence's tokens, special ones counted but never chosen; at least one."""
+    """The share of a sequence's tokens that is chosen, special ones counted but never chosen; at
+    least one token.
+    """
     whole_words: bool
     """Hide whole words, not single tokens."""
     mask_id: int
     special_ids: frozenset[int]
     """Never masked."""
     regular_ids: NDArray[np.int64]
-    """What random tokens are drawn from."""
+    """The ids from which random tokens are drawn."""
     begins_word_V: NDArray[np.bool_]
 
     def mask(
@@ -185,7 +187,7 @@ class Masker:
 
 
 def _uniform(bits: NDArray[np.uint64]) -> NDArray[np.float64]:
-    """In [0, 1): the upper 53 bits, as `random.random` makes its numbers."""
+    """Returns numbers in [0, 1) from the upper 53 bits, as `random.random` makes its numbers."""
     return (bits >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
 
@@ -199,9 +201,9 @@ class PairBatch(Batch):
     segments_N: Tensor
     """0 for [CLS] A [SEP], 1 for B [SEP]."""
     lengths_B: Tensor
-    """On the CPU always, for masks and counts that must not wait for a device."""
+    """The lengths, on the CPU always, for masks and counts that must not wait for a device."""
     masked_M: Tensor
-    """Where in the packed tokens a token is to be predicted."""
+    """The places in the packed tokens where a token is to be predicted."""
     targets_M: Tensor
     is_random_B: Tensor
     """1 where B does not follow A."""
@@ -213,7 +215,7 @@ class PairSource:
 
     split: DocumentSplit
     pairs: NDArray[np.int64]
-    """As `pack_pairs` gives them."""
+    """The pairs as `pack_pairs` returns them."""
     tokeniser: TextTokeniser
     masker: Masker
     seed: int

@@ -25,8 +25,8 @@ TOKENISER = "tokenizer.json"
 
 
 def stored_types(vocabulary_size: int) -> dict[str, np.dtype[Any]]:
-    """What the arrays of a split are called behind its name, and the numbers in each: tokens,
-    sentences, documents.
+    """Returns the dtypes of a split's arrays by their names behind the split's: tokens, sentences,
+    documents.
     """
     return {
         "tokens": stored.token_dtype(vocabulary_size),
@@ -57,7 +57,9 @@ class DocumentSplit:
     def of(
         cls, documents: Iterable[Sequence[Sequence[int]]], *, words: int, vocabulary_size: int
     ) -> Self:
-        """In memory, from the ids of each sentence of each document; what is empty is left out."""
+        """Makes a split in memory, from the ids of each sentence of each document; what is empty is
+        left out.
+        """
         rows: list[NDArray[Any]] = []
         ends = [0]
         for document in documents:
@@ -89,7 +91,7 @@ class DocumentCorpus:
     """
     splits: Mapping[str, DocumentSplit]
     preparation: Mapping[str, Any]
-    """How the corpus was made, as its maker noted it; empty in memory."""
+    """The record of how the corpus was made, as its maker noted it; empty in memory."""
 
     @property
     def codec(self) -> TextTokeniser:
@@ -118,7 +120,7 @@ class DocumentCorpus:
     def of_texts(
         cls, tokeniser: TextTokeniser, texts: Mapping[str, Sequence[Sequence[str]]]
     ) -> Self:
-        """In memory, from the sentences of each document of each split."""
+        """Makes a corpus in memory, from the sentences of each document of each split."""
         splits = {}
         for name, documents in texts.items():
             words = sum(len(sentence.split()) for document in documents for sentence in document)
@@ -158,8 +160,8 @@ class DocumentCorpus:
 def encoded_sentences(
     tokens: NDArray[np.integer], lengths: NDArray[np.int64], numbers: NDArray[np.int64], words: int
 ) -> dict[str, NDArray[Any]]:
-    """What a part holds for one split, as its writer takes it, without sentences and documents that
-    have no tokens.
+    """Returns the arrays of a part for one split, as its writer takes them, without sentences and
+    documents that have no tokens.
 
     lengths, numbers: tokens of every sentence, and the number of its document. words: of all
     documents.
@@ -185,7 +187,7 @@ class SplitWriter(stored.TokenWriter):
         stored.append_numbers(self._documents, [0], stored.OFFSET_DTYPE)
         self._last = -1
         self.documents = self.words = 0
-        """So far."""
+        """The counts so far."""
 
     def append(self, found: Mapping[str, NDArray[Any]]) -> None:
         """Add what a part holds; its first document may be the last one of the part before."""

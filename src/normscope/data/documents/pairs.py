@@ -104,8 +104,8 @@ class _Packer:
         return places[0], places[-1]
 
     def _gathered(self, first: int, end: int, wanted: int) -> list[int]:
-        """Where the sentences from one on begin, and the end of the last: so many as make `wanted`
-        tokens, or to `end`.
+        """Returns where the sentences from one on begin, and the end of the last: as many as make
+        `wanted` tokens, or all to `end`.
 
         One at least.
         """
@@ -119,7 +119,9 @@ class _Packer:
 def _truncated(
     a: int, a_end: int, b: int, b_end: int, *, longest: int, draw: StableDraw
 ) -> tuple[int, int, int, int]:
-    """Both stretches without tokens off a random end of the longer one, until they fit."""
+    """Takes tokens off a random end of the longer stretch until both fit; returns both
+    stretches.
+    """
     while (a_end - a) + (b_end - b) > longest:
         front = draw.chance(0.5)
         if a_end - a > b_end - b:

@@ -1,4 +1,5 @@
-"""From texts to a corpus of documents: split into sentences, learn the tokeniser, write token ids.
+"""The preparation of a corpus of documents from texts: split into sentences, learn the tokeniser,
+write token ids.
 
 Where no validation files are given, every 200th document at random is held out: 199 to 1, as Xiong
 et al. 2020, section 4.1, split Wikipedia.
@@ -38,7 +39,7 @@ _COUNTED = ("documents", "sentences", "words", "tokens")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DocumentsConfig:
-    """What a corpus of documents is made of."""
+    """The settings of a corpus of documents."""
 
     out: Path
     """Folder of the corpus to make."""
@@ -82,7 +83,7 @@ class DocumentsConfig:
 
     @property
     def entries(self) -> int:
-        """Of the vocabulary of a tokeniser that is learned."""
+        """The number of entries of the vocabulary of a tokeniser that is learned."""
         return VOCABULARY_SIZE if self.vocabulary_size is None else self.vocabulary_size
 
     def options(self) -> dict[str, Any]:

@@ -78,12 +78,14 @@ def paragraphs_in(
 
 
 class _Fragment(NamedTuple):
-    """What one part holds of a document: all of it, or a stretch of a long one."""
+    """The piece of a document that one part holds: all of it, or a stretch of a long one."""
 
     begins: bool
-    """Whether its first sentence is the document's; otherwise the part before has that."""
+    """True where its first sentence is the document's; otherwise the part before has that
+    sentence.
+    """
     words: int
-    """As blanks part them."""
+    """The number of words, as blanks separate them."""
     sentences: list[str]
 
 
@@ -102,7 +104,9 @@ def paragraphs_of(
 def split_paragraphs(
     layout: TextLayout, language: str, split: str, paragraphs: Sequence[tuple[bool, str]]
 ) -> tuple[dict[str, int], list[str]]:
-    """How many documents begin in a part and its words, and its lines: `_sentences` reads them."""
+    """Splits paragraphs into sentences; returns how many documents begin in a part and its words,
+    and its lines: `_sentences` reads them.
+    """
     fragments = _fragments(layout, language, paragraphs)
     lines: list[str] = []
     for one in fragments:
@@ -130,7 +134,7 @@ def documents_in(files: Iterable[Path], layout: TextLayout, language: str) -> li
 def _fragments(
     layout: TextLayout, language: str, paragraphs: Iterable[tuple[bool, str]]
 ) -> list[_Fragment]:
-    """What paragraphs are of each document."""
+    """Splits the paragraphs of a part into sentences, document by document."""
     fragments: list[_Fragment] = []
     for begins, paragraph in paragraphs:
         if begins or not fragments:
@@ -163,7 +167,7 @@ def _sentences(part: TextPart) -> tuple[list[str], list[int], Counter[int]]:
 
 
 def count_part(kind: TokeniserKind, lowercase: bool, part: TextPart) -> tuple[Counter[str]]:
-    """How often each word occurs in the documents of a part that are not held out."""
+    """Counts each word in the documents of a part that are not held out."""
     sentences, numbers, _ = _sentences(part)
     kept = (
         one for one, number in zip(sentences, numbers, strict=True) if number not in part.held_out

@@ -25,7 +25,9 @@ _ALPHABET_SHARE = 8
 """WordPiece has an entry a character, and one more for it inside a word: at most an eighth of the
 vocabulary each, where the words of these characters give enough entries."""
 _MOST_LEARNED_CHARACTERS = 200
-"""Of a word in one piece; WordPiece leaves words of more than 100 unknown."""
+"""The largest number of characters of a word in one piece; WordPiece leaves words of more than 100
+unknown.
+"""
 
 
 def steps(kind: TokeniserKind, lowercase: bool) -> tuple[Any, Any]:
@@ -71,7 +73,9 @@ def _learned_wordpiece(counts: Mapping[str, int], size: int) -> Tokenizer:
 
 
 def _trained_wordpiece(counts: Mapping[str, int], alphabet: Sequence[str], size: int) -> Tokenizer:
-    """Of the words that the alphabet spells; with fewer entries where they have no more pieces."""
+    """Trains WordPiece on the words that the alphabet spells; it has fewer entries where they have
+    no more pieces.
+    """
     known = {character.removeprefix(_CONTINUES) for character in alphabet}
     spelt = {word: count for word, count in counts.items() if known.issuperset(word)}
     # As special tokens, numbered here: the trainer numbers pieces inside a word in the order of a
@@ -106,7 +110,7 @@ def _check_size(tokenizer: Tokenizer, size: int, smallest: int) -> None:
 
 PAD, UNK, CLS, SEP, MASK = SPECIALS
 _WORD_BEGINS = ("Ġ", "▁")
-"""Of byte-level BPE, and of SentencePiece."""
+"""The signs by which byte-level BPE and SentencePiece mark the beginning of a word."""
 _NAMES = {
     PAD: ("[PAD]", "<pad>"),
     UNK: ("[UNK]", "<unk>"),
@@ -114,7 +118,9 @@ _NAMES = {
     SEP: ("[SEP]", "</s>", "<|endoftext|>", "<|end_of_text|>", "<eos>"),
     MASK: ("[MASK]", "<mask>"),
 }
-"""What BERT calls each, and RoBERTa; of the end, also what GPT-2, Llama 3 and Gemma call it."""
+"""The names of the special tokens in BERT and RoBERTa, and those of the end in GPT-2, Llama 3 and
+Gemma.
+"""
 
 
 class TextTokeniser(TokenizerFile):
@@ -128,7 +134,9 @@ class TextTokeniser(TokenizerFile):
     noun, unusable = "tokeniser", "not a tokenizer.json that can be used here ({})"
 
     def __init__(self, tokenizer: Tokenizer) -> None:
-        """Raises ValueError for one without an end of documents, or with gaps in its ids."""
+        """Wraps a tokeniser of the tokenizers library. Raises ValueError for one without an end of
+        documents, or with gaps in its ids.
+        """
         ids = tokenizer.get_vocab(with_added_tokens=True)
         if sorted(ids.values()) != list(range(len(ids))):
             raise ValueError("its token ids do not run from 0 without gaps")
@@ -164,8 +172,8 @@ class TextTokeniser(TokenizerFile):
     def of_counts(
         cls, counts: Mapping[str, int], size: int, *, kind: TokeniserKind, lowercase: bool
     ) -> Self:
-        """As `learn`, from how often each word occurs, as `word_counts` tells with the `steps` of
-        the kind.
+        """Learns a tokeniser as `learn` does, from how often each word occurs, as `word_counts`
+        counts with the `steps` of the kind.
         """
         tokenizer = (_learned_wordpiece if kind == "wordpiece" else _learned_bpe)(counts, size)
         tokenizer.normalizer, tokenizer.pre_tokenizer = steps(kind, lowercase)
@@ -203,6 +211,6 @@ class TextTokeniser(TokenizerFile):
 
     @cached_property
     def regular_ids(self) -> NDArray[np.int64]:
-        """Every id that is not of a special token: what a random token is drawn from."""
+        """The ids of all tokens that are not special, from which random tokens are drawn."""
         special = set(self.ids.values())
         return np.array([i for i in range(len(self)) if i not in special], dtype=np.int64)

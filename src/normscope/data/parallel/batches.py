@@ -61,11 +61,11 @@ class TranslationBatch(Batch):
     source_BS: Tensor
     """Right-padded with PAD; each row ends with EOS."""
     target_in_BT: Tensor
-    """What the decoder reads: EOS, then the target without its EOS (fairseq's shift)."""
+    """The decoder's input: EOS, then the target without its EOS (fairseq's shift)."""
     target_out_BT: Tensor
-    """What it is to say: the target with its EOS."""
+    """The expected output: the target with its EOS."""
     source_lengths_B: Tensor
-    """On the CPU always, for masks and counts that must not wait for a device."""
+    """The lengths, on the CPU always, for masks and counts that must not wait for a device."""
     target_lengths_B: Tensor
     target_tokens: int
     """Target tokens that are not padding, EOS included."""

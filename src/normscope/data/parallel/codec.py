@@ -29,10 +29,10 @@ _NOT_TEXT = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ufeff\ud800-\udfff]")
 
 @dataclass(frozen=True, slots=True)
 class TextForm:
-    """How the text of one language is written inside a corpus."""
+    """The form in which the text of one language is written inside a corpus."""
 
     language: str
-    """Two-letter code; languages that Moses has no rules for are split by its English ones."""
+    """The two-letter code; languages that Moses has no rules for are split by its English ones."""
     tokenise: bool = True
     """False: the text is tokenised already and only its spaces are put in order."""
     lowercase: bool = False
@@ -69,7 +69,7 @@ def check_language(language: str) -> None:
 
 
 def has_rules(language: str) -> bool:
-    """Whether Moses splits words of this language by rules of its own and not by the English
+    """Tells whether Moses splits words of this language by its own rules and not by the English
     ones.
     """
     return language in {*NonbreakingPrefixes().available_langs.values(), "ja", "ko"}
@@ -119,7 +119,7 @@ class CodecSide:
 
 @dataclass(frozen=True, slots=True)
 class Codec:
-    """Both sides; `joint` where they share one vocabulary."""
+    """The codec of both sides; `joint` where they share one vocabulary."""
 
     source: CodecSide
     target: CodecSide

@@ -34,7 +34,7 @@ class TokenArray:
 
     @classmethod
     def of(cls, sentences: Iterable[Sequence[int]], *, vocabulary_size: int) -> Self:
-        """In memory, from ids that end with EOS."""
+        """Makes an array in memory, from ids that end with EOS."""
         rows = [np.asarray(sentence, dtype=token_dtype(vocabulary_size)) for sentence in sentences]
         tokens = np.concatenate(rows) if rows else np.empty(0, dtype=token_dtype(vocabulary_size))
         return cls(tokens, np.cumsum([0, *map(len, rows)], dtype=np.int64))
@@ -95,7 +95,7 @@ class Corpus:
     """
     splits: Mapping[str, Split]
     preparation: Mapping[str, Any]
-    """How the corpus was made, as its maker noted it; empty in memory."""
+    """The record of how the corpus was made, as its maker noted it; empty in memory."""
 
     @property
     def source(self) -> CodecSide:
@@ -123,8 +123,8 @@ class Corpus:
     def of_lines(
         cls, codec: Codec, lines: Mapping[str, tuple[Sequence[str], Sequence[str]]]
     ) -> Self:
-        """In memory, from raw lines: split name -> (source lines, target lines); none is left
-        out.
+        """Makes a corpus in memory, from raw lines: split name -> (source lines, target lines); no
+        line is left out.
         """
         splits = {}
         for name, raw in lines.items():

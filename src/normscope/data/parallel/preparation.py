@@ -1,5 +1,5 @@
-"""How parallel text is prepared: its configuration and report, and its parts: tokenised, counted,
-encoded.
+"""The preparation of parallel text: its configuration and report, and its parts: tokenised,
+counted, encoded.
 """
 
 import re
@@ -24,7 +24,9 @@ from .vocabulary import EOS
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrepareConfig:
-    """What a corpus is made of. Raises UserError for values that cannot be meant."""
+    """The settings of a corpus of parallel text. Raises UserError for values that cannot be
+    meant.
+    """
 
     out: Path
     """Folder of the corpus to make."""
@@ -94,7 +96,7 @@ class PrepareConfig:
         return self.fields or self.languages
 
     def forms(self) -> tuple[TextForm, TextForm]:
-        """How source and target text is written in the corpus."""
+        """Returns the forms in which source and target text is written in the corpus."""
         source = TextForm(self.source_language, tokenise=self.tokenise, lowercase=self.lowercase)
         return source, replace(source, language=self.target_language)
 
@@ -148,12 +150,14 @@ def summary(report: CorpusReport, config: PrepareConfig) -> list[str]:
 
 
 def reasons(dropped: Mapping[str, int]) -> str:
-    """How many pairs were dropped for each reason, in words."""
+    """Returns how many pairs were dropped for each reason, in words."""
     return ", ".join(f"{reason} {pairs:,}" for reason, pairs in dropped.items())
 
 
 def drop_reason(source: str, target: str, config: PrepareConfig) -> str | None:
-    """Why a tokenised pair has no place in the training split; None where it has."""
+    """Returns the reason why a tokenised pair has no place in the training split; None where it has
+    one.
+    """
     counts = len(source.split()), len(target.split())
     shorter, longer = min(counts), max(counts)
     if shorter == 0:
@@ -183,8 +187,8 @@ def pairs_in(source: Path, target: Path, config: PrepareConfig) -> Iterator[_Raw
 def tokenise_pairs(
     config: PrepareConfig, split: str, pairs: Sequence[_RawPair]
 ) -> tuple[dict[str, Any], list[str]]:
-    """How many pairs a part was read from, keeps and drops for which reason, and its lines:
-    `pairs_of` reads them.
+    """Tokenises pairs; returns how many pairs of a part were read, kept and dropped for which
+    reason, and its lines: `pairs_of` reads them.
     """
     dropped: Counter[str] = Counter()
     lines: list[str] = []
@@ -212,7 +216,7 @@ def pairs_of(part: TextPart) -> Iterator[tuple[str, _RawPair, _RawPair]]:
 
 
 def count_part(part: TextPart) -> tuple[Counter[str], Counter[str]]:
-    """How often each word of source and target occurs in the training pairs of a part."""
+    """Counts each word of source and target in the training pairs of a part."""
     counts: tuple[Counter[str], Counter[str]] = (Counter(), Counter())
     for split, _, pair in pairs_of(part):
         if split == "train":

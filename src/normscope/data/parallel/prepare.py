@@ -1,5 +1,5 @@
-"""From parallel texts to a corpus folder: check, tokenise, filter, learn the vocabularies, write
-token ids.
+"""The preparation of a corpus folder from parallel texts: check, tokenise, filter, learn the
+vocabularies, write token ids.
 
 The defaults follow fairseq's `examples/translation/prepare-iwslt14.sh`: 1 to 175 words a side,
 length ratio at most 1.5 (training pairs only), and every 23rd clean training pair for validation

@@ -33,8 +33,8 @@ class Vocabulary(TokenizerFile):
     noun, unusable = "vocabulary", "not a vocabulary of NormScope or damaged ({}); prepare it again"
 
     def __init__(self, tokenizer: Tokenizer) -> None:
-        """Raises ValueError unless ids 0 to 3 are `SPECIAL_TOKENS` and the model is BPE or
-        WordLevel.
+        """Wraps a tokenizer of the tokenizers library. Raises ValueError unless ids 0 to 3 are
+        `SPECIAL_TOKENS` and the model is BPE or WordLevel.
         """
         ids = tokenizer.get_vocab()
         tokens = sorted(ids, key=lambda token: ids[token])

@@ -1,5 +1,5 @@
-"""What a branch of the residual stream is: where its input leaves the stream, its kind, and the
-norms inside it.
+"""The branches of the residual stream: where their input leaves the stream, their kinds, and the
+norms inside them.
 """
 
 from collections.abc import Container, Iterable
@@ -22,7 +22,7 @@ class InnerPlace:
     """score is of attention's queries and keys, mixer of a way of mixing tokens that is no
     attention, and key of a mean over depth."""
     by_head: bool = False
-    """Whether parts of a token's features are normed each on their own."""
+    """True where parts of a token's features are normed each on their own."""
 
     def __str__(self) -> str:
         return f"{self.name} by head" if self.by_head else self.name
@@ -42,19 +42,19 @@ class Branch:
     """Numbers of the values it reads; one, unless it reads the stream at several places."""
     kind: BranchKind
     inside: tuple[InnerPlace, ...]
-    """Where norms stand within F, as `inner_norms` finds them."""
+    """The places of norms within F, as `inner_norms` finds them."""
     name: str
     """Path of the module that computes it, or of the one with its last weight matrix."""
     one_head: bool
-    """Whether its scores are products of vectors as wide as the stream; False of what is no
-    attention.
+    """True where its scores are products of vectors as wide as the stream; False for branches that
+    are no attention.
     """
     computed: tuple[int, ...] = ()
     """Numbers of the values between what it reads, of other streams too, and its output, which is
     the last.
     """
     memory: tuple[int, ...] = ()
-    """Of cross-attention: values of other streams that it reads."""
+    """The values of other streams that cross-attention reads."""
     weighed: int = 0
     """Numbers of what it computes with weights, as bits; none where it only combines what it
     reads.
@@ -128,7 +128,7 @@ def find_branch(graph: Graph, output: int, stream: int, others: int, lent: int =
 
 
 def _gains(graph: Graph, number: int) -> frozenset[int]:
-    """What multiplies or shifts a value, from the last sum on."""
+    """Returns the parameters that multiply or shift a value, from the last sum on."""
     found: set[int] = set()
     while (step := graph.step(number)) is not None and step.kind in ("norm", "scale", "same"):
         # An embedding's table is nothing that a norm multiplies with.
@@ -169,7 +169,7 @@ def _computed(
 
 
 def _leads_to(graph: Graph, number: int, target: int) -> bool:
-    """Whether a value is made from the target alone by sums, scales and norms."""
+    """Tells whether a value is made from the target alone by sums, scales and norms."""
     # Of several streams in one tensor, steps lead to the value whose view the target is.
     ends = {target, graph.rearranged(target)} if graph.connections.made else {target}
 
@@ -197,7 +197,7 @@ def _mixes(graph: Graph, reads: list[int], output: int, attends: bool) -> bool:
 
 
 def _lent(graph: Graph, region: list[int], meetings: list[TracedValue]) -> list[int]:
-    """What keys and values that an earlier block made are computed by, from the product with
+    """Returns the values that compute keys and values of an earlier block, from the product with
     weights on.
     """
     inside = set(region)
@@ -211,8 +211,9 @@ def _lent(graph: Graph, region: list[int], meetings: list[TracedValue]) -> list[
 
 
 def _weighs_tokens(graph: Graph, region: list[int], reads: list[int]) -> bool:
-    """Whether a softmax has a weight for every pair of tokens. One token changes no other where
-    keys and values are those of an earlier block, or where a window shows each token itself alone.
+    """Tells whether a softmax has a weight for every pair of tokens. One token changes no other
+    where keys and values are those of an earlier block, or where a window shows each token itself
+    alone.
     """
     if len(reads) != 1:
         return False

@@ -135,14 +135,15 @@ class FormulaOfStream:
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Formula:
-    """How a sub-layer is joined to the stream: the piece of the stack's formula that it stands in.
+    """The way that a sub-layer is joined to the stream: the piece of the stack's formula that it
+    stands in.
 
     Two formulas are equal where they are printed alike.
     """
 
     segment: Segment
     branch: Term
-    """Which of the segment's branches the sub-layer is."""
+    """The one of the segment's branches that the sub-layer is."""
 
     def __str__(self) -> str:
         """x ← …, after one statement for each value that is used twice, as a = …, and without what
@@ -172,12 +173,12 @@ class Formula:
 
     @property
     def over_depth(self) -> bool:
-        """Whether means over depth are taken in it."""
+        """True where the formula takes means over depth."""
         return any(term.kind == "mix" for term in self.segment.terms)
 
     @property
     def sum_is_normed(self) -> bool:
-        """Whether the sum that the branch is added in goes into a norm, as it is or scaled."""
+        """True where the sum that the branch is added in goes into a norm, as it is or scaled."""
         total = sum_of(self.segment, self.branch)
         normed = [term.arguments[0] for term in self.segment.terms if term.kind == "norm"]
         return total is not None and any(
@@ -186,14 +187,14 @@ class Formula:
 
     @property
     def norms_a_sum(self) -> bool:
-        """Whether any norm is of a sum with the branch, also where that is one addend of
+        """True where any norm is of a sum with the branch, also where that is one addend of
         several.
         """
         return norms_sum(self.segment, self.branch)
 
     @property
     def branch_is_normed(self) -> bool:
-        """Whether the branch goes into a norm on its own, as it is or scaled, before it is
+        """True where the branch goes into a norm on its own, as it is or scaled, before it is
         added.
         """
         normed = [term.arguments[0] for term in self.segment.terms if term.kind == "norm"]
@@ -201,14 +202,14 @@ class Formula:
 
     @property
     def reads_norm(self) -> bool:
-        """Whether the branch reads the norm of the stream, and nothing else."""
+        """True where the branch reads the norm of the stream, and nothing else."""
         read = self.branch.arguments[0]
         return read.kind == "norm" and read.arguments[0] is self.segment.start
 
     @property
     def gate(self) -> Factor | None:
-        """What the branch is multiplied with in the sum that it is added in; None where it is no
-        addend of one.
+        """The factor of the branch in the sum that it is added in; None where it is no addend of
+        one.
         """
         return branch_factor(self.segment, self.branch)
 

@@ -27,7 +27,9 @@ class Segment:
 
     @cached_property
     def side_by_side(self) -> bool:
-        """Whether it has several branches, none of which goes into anything but sums and norms."""
+        """True where it has several branches, none of which goes into anything but sums and
+        norms.
+        """
         if len(self.branches) < 2:
             return False
         own, of_branches = {id(branch) for branch in self.branches}, set[int]()
@@ -42,7 +44,7 @@ class Segment:
 
     @cached_property
     def terms(self) -> tuple[Term, ...]:
-        """What it computes, in order, without what comes before its start."""
+        """The terms that it computes, in order, without those before its start."""
         return tuple(ordered(self.end, self.start))
 
 
@@ -54,7 +56,7 @@ def segments(end: Term) -> list[Segment]:
     place = {id(term): n for n, term in enumerate(terms)}
     arguments = [[place[id(argument)] for argument in term.arguments] for term in terms]
     above: list[int] = []
-    """Of each term the numbers of those that it is made of, and its own, as bits."""
+    """The numbers of each term's ancestors and its own, as bits."""
     for number, some in enumerate(arguments):
         above.append(reduce(or_, (above[n] for n in some), 1 << number))
     before = dominators(arguments)
@@ -81,8 +83,8 @@ def segments(end: Term) -> list[Segment]:
 
 
 def scales(segment: Segment, branch: Term) -> tuple[float | None, float | None]:
-    """What the segment's start and the branch are multiplied with in the sum where they meet; means
-    of vectors.
+    """Returns the factors of the segment's start and of the branch in the sum where they meet;
+    means of vectors.
 
     None for one that is not an addend of a sum with the branch in it.
     """
@@ -111,8 +113,8 @@ def sum_of(segment: Segment, branch: Term) -> Term | None:
 
 
 def norms_sum(segment: Segment, branch: Term) -> bool:
-    """Whether any norm of a segment is of a sum that has a branch among its addends, as it is or
-    scaled.
+    """Tells whether any norm of a segment is of a sum that has a branch among its addends, as it is
+    or scaled.
     """
     inner = (term.arguments[0] for term in segment.terms if term.kind == "norm")
     return any(
@@ -122,7 +124,7 @@ def norms_sum(segment: Segment, branch: Term) -> bool:
 
 
 def branch_factor(segment: Segment, branch: Term) -> Factor | None:
-    """What a branch is multiplied with in the sum where it meets the stream; None where it is no
+    """Returns the factor of a branch in the sum where it meets the stream; None where it is no
     addend of one.
     """
     total = sum_of(segment, branch)
@@ -130,7 +132,7 @@ def branch_factor(segment: Segment, branch: Term) -> Factor | None:
 
 
 def _factor_in(total: Term, start: Term, branch: Term) -> Factor | None:
-    """What a branch is multiplied with on the first way to it through sums and scales; None where
+    """Returns the factor of a branch on the first way to it through sums and scales; None where
     there is none.
     """
     seen: set[int] = set()
@@ -150,7 +152,7 @@ def _factor_in(total: Term, start: Term, branch: Term) -> Factor | None:
 
 
 def _is_branch(term: Term, branch: Term) -> bool:
-    """Whether a term is the branch, up to norms and scales."""
+    """Tells whether a term is the branch, up to norms and scales."""
     while term is not branch and term.kind in ("norm", "scale"):
         term = term.arguments[0]
     return term is branch

@@ -40,10 +40,10 @@ class Stream:
     """Numbers of all that the sums add up, back to the stream's source, as bits."""
     branches: list[Branch]
     before: int
-    """How many of them come before the first block: convolutions that never come again."""
+    """The number of them that come before the first block: convolutions that never come again."""
     formula: Term
-    """Its end, over terms for its branches; those of blocks count from 0, earlier ones end at
-    -1.
+    """The formula of its end, over terms for its branches; those of blocks count from 0, earlier
+    ones end at -1.
     """
     term: Callable[[int], Term]
     """Makes, of the number of any of its values, or of a gain on its end, what that is over the
@@ -55,11 +55,13 @@ class Stream:
     sources: int
     """Numbers of the values that it starts from, as bits."""
     streams: int = 1
-    """How many streams of that width its values hold."""
+    """The number of streams of that width that its values hold."""
     start_equal: bool | None = None
-    """Whether these start as copies of each other; None of one stream, and on the meta device."""
+    """True where these start as copies of each other; None for one stream, and on the meta
+    device.
+    """
     around: dict[str, Any] = field(default_factory=dict)
-    """As fields of `Stack`, what stands around it."""
+    """The surroundings of the stream, as fields of `Stack`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +159,8 @@ def _streams(graph: Graph, groups: Sequence[_Group], reached: list[int]) -> list
 
 
 def _is_inside(graph: Graph, group: _Group, streams: Sequence[Stream]) -> bool:
-    """Whether it is a single sum between what a sub-layer of another stream reads and its output.
+    """Tells whether a group is a single sum between what a sub-layer of another stream reads and
+    its output.
 
     A short convolution beside its own input is such, on the way to keys and values.
     """
@@ -180,8 +183,8 @@ def _joins(graph: Graph, skip: int, branch: int) -> bool:
 
 
 def _already(graph: Graph, leaf: int, skip: int) -> int:
-    """What the values of the skip that a leaf is made from without weights have come through
-    weights from, as bits.
+    """Collects, as bits, the values through whose weights the skip's values have come that a leaf
+    is made from without weights of its own.
 
     Of a leaf that only shifts the tokens of such a value that is all, and it is no branch.
     """
@@ -199,8 +202,8 @@ def _already(graph: Graph, leaf: int, skip: int) -> int:
 
 
 def _weighs(graph: Graph, number: int) -> bool:
-    """Whether a value is only there to weigh others: queries or scores on their way to a softmax,
-    or a gated part.
+    """Tells whether a value only serves to weight others: queries or scores on their way to a
+    softmax, or a gated part.
     """
     todo, seen, weighs = [number], {number}, False
     while todo:
@@ -286,8 +289,8 @@ def _stream(graph: Graph, group: _Group, everything: int, reached: list[int]) ->
 
 
 def _scales_earlier_norms(end: Term) -> bool:
-    """Whether norms of sums before the last are multiplied with the same number as it, as where
-    vectors are unit.
+    """Tells whether norms of sums before the last are multiplied with the same number as the last,
+    as where vectors are unit.
     """
     scaled = [
         term for term in ordered(end) if term.kind == "scale" and term.arguments[0].kind == "norm"
@@ -301,7 +304,9 @@ def _scales_earlier_norms(end: Term) -> bool:
 
 
 def _start_equal(graph: Graph, sources: list[int], shape: tuple[int, int]) -> bool | None:
-    """Whether every source that holds several streams holds the same in each."""
+    """Tells whether every source that holds several streams holds the same in each; None where that
+    is not known.
+    """
     several = [apart(graph.values[n].tensor, *shape) for n in sources]
     if any(streams is None or streams.is_meta for streams in several):
         return None
@@ -338,7 +343,9 @@ def _computed_together(
 
 
 def _end(graph: Graph, join: int) -> int:
-    """From the last sum on through norms, as long as one and only one follows."""
+    """Follows the last sum through norms, as long as exactly one follows, and returns the last
+    value.
+    """
     while True:
         after = (join, *graph.after(join, "same", "scale"))
         found = {norm for at in after for norm in graph.norms_of.get(at, ())}

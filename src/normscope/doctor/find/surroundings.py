@@ -1,6 +1,7 @@
-"""What stands around a stream: what reads its end, what its cross-attention reads, and what a lost
+"""The surroundings of a stream: what reads its end, what its cross-attention reads, and what a lost
 sum cut it from; and sums on it that end a sub-layer, as with a convolution after attention: (z +
-conv(z)) / √5."""
+conv(z)) / √5.
+"""
 
 from collections.abc import Sequence
 from functools import reduce
@@ -21,7 +22,7 @@ def surroundings(
     sources: int,
     memories: Sequence[tuple[int, int]],
 ) -> dict[str, Any]:
-    """Of one stream, by the names of the fields of `Stack`.
+    """Returns the surroundings of one stream, by the names of the fields of `Stack`.
 
     ends: the last residual sum of every stream up to this one, whose own is the last. values: of
     each of them its values, as bits. sources: the values that this stream starts from, as bits.
@@ -41,8 +42,8 @@ def surroundings(
 
 
 def _joins_given(graph: Graph, source: int) -> bool:
-    """Whether a source is first added to rows that are no data, such as learnt queries: that sum is
-    a residual one.
+    """Tells whether a source is first added to rows that are no data, such as learnt queries: that
+    sum is a residual one.
     """
     return any(
         given.tensor.ndim > 1 and given.shape[-2:] == graph.values[number].shape[-2:]
@@ -53,7 +54,7 @@ def _joins_given(graph: Graph, source: int) -> bool:
 
 
 def _is_normed(graph: Graph, number: int) -> bool:
-    """Whether a value is made by sums, scales and rearrangement of what comes out of norms."""
+    """Tells whether a value is made of norms' outputs by sums, scales and rearrangement alone."""
 
     def under(at: int) -> Sequence[int]:
         step = graph.step(at)
@@ -63,7 +64,7 @@ def _is_normed(graph: Graph, number: int) -> bool:
 
 
 def _reader(graph: Graph, number: int, among: int) -> _Reader:
-    """What a value goes into, looking no further than norms.
+    """Returns what a value goes into, looking no further than norms.
 
     among: the values through which to look, as bits; -1 for all of them.
     """
@@ -120,7 +121,9 @@ def _cut(
 
 
 def _convolves(graph: Graph, between: Sequence[int]) -> bool:
-    """Whether all products with weights among values are convolutions over several places."""
+    """Tells whether all products with weights among the values are convolutions, and one of them
+    spans several places.
+    """
     products = [graph.values[n] for n in between if graph.is_weight_product(graph.values[n])]
     kernels = [graph.values[n].shape[2:] for one in products for n in graph.factors(one)[1:2]]
     return all(one.op == "convolution" for one in products) and any(
@@ -129,8 +132,8 @@ def _convolves(graph: Graph, between: Sequence[int]) -> bool:
 
 
 def _crosses(graph: Graph, source: int, end: int) -> bool:
-    """Whether a value is made by attention of queries that are made from a stream's end, to keys
-    that are not.
+    """Tells whether a value is made by attention of queries that are made from a stream's end, to
+    keys that are not.
     """
     for number in graph.between(end, source):
         value = graph.values[number]
@@ -149,8 +152,8 @@ def _crosses(graph: Graph, source: int, end: int) -> bool:
 
 
 def _carries(graph: Graph, source: int, values: Sequence[int]) -> bool:
-    """Whether a value has values of streams in it that passed no weights: added in a way not seen
-    as a sum.
+    """Tells whether values of streams reach a value without passing weights: they are added in a
+    way not seen as a sum.
     """
     everything = reduce(or_, values, 0)
     without_weights = walked(
@@ -160,8 +163,8 @@ def _carries(graph: Graph, source: int, values: Sequence[int]) -> bool:
 
 
 def _goes_around(graph: Graph, source: int, end: int) -> bool:
-    """Whether a value is made from others of the stream's shape too, on ways that do not pass the
-    stream's end.
+    """Tells whether a value is also made from others of the stream's shape, on ways that do not
+    pass the stream's end.
     """
     shape = graph.values[end].shape
     for at in walked(
@@ -216,7 +219,9 @@ def refined(graph: Graph, found: Sequence[Branch], values: int, reached: list[in
 
 
 def _goes_past(total: int, number: int, first: int, reached: list[int]) -> bool:
-    """Whether a value is made of the first branch's output on a way that does not pass the sum."""
+    """Tells whether a value is made of the first branch's output on a way that does not pass the
+    sum.
+    """
     return bool(reached[number] >> first & 1) and not (
         reached[number] >> total & 1 or reached[total] >> number & 1
     )

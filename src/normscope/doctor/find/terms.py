@@ -41,27 +41,27 @@ class Term:
     placement's formula.
     """
     factor: Factor | None = None
-    """Of a scale or a number."""
+    """The factor of a scale or a number."""
     norm: NormFunction | None = None
-    """Of a norm in a trace: which one it is."""
+    """The norm in a trace that a term of a norm stands for."""
     gains: tuple[Factor, ...] = ()
-    """What multiplies such a norm's output, one after the other, and is taken for a part of the
+    """The factors of such a norm's output, one after the other, which count as a part of the
     norm.
     """
     branch: int = -1
-    """Which sub-layer of its stack it is, counted from 0."""
+    """The number of the sub-layer in its stack, counted from 0."""
     inside: tuple[InnerPlace, ...] = ()
     """Norms inside a branch or a mean over depth."""
     by_head: bool = False
-    """Of a norm, whether parts of a token's features are normed each on their own."""
+    """True for a norm that norms parts of a token's features each on their own."""
     text: str = ""
-    """Under what name a source or a branch is printed; of a mean, what its weights are made from
-    beside its values.
+    """The name under which a source or a branch is printed; of a mean, what its weights are made
+    from beside its values.
     """
     shape: tuple[int, ...] = ()
-    """Of a parameter of a formula."""
+    """The shape of a formula's parameter."""
     weights: LaneWeights | None = None
-    """Of what connects several streams in one value."""
+    """The weights that connect several streams in one value."""
 
     def __add__(self, other: "Term | float") -> "Term":
         left, right = self, as_term(other)

@@ -1,1 +1,1 @@
-"""Which placement each sub-layer has: observed terms against the formulas of the registry."""
+"""The placement of each sub-layer: observed terms against the formulas of the registry."""

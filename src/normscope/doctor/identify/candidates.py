@@ -27,7 +27,7 @@ SPOKEN_OF: Mapping[BranchKind, SublayerKind] = {
     "convolution": "feed_forward",
     "mixer": "attention",
 }
-"""What stands in a formula for each kind of branch."""
+"""The kind of sub-layer by which a formula calls each kind of branch."""
 _PLACES: Mapping[str, Literal["score", "value"]] = {
     "query": "score",
     "key": "score",
@@ -36,7 +36,7 @@ _PLACES: Mapping[str, Literal["score", "value"]] = {
 
 
 class _Norms:
-    """Every norm of a formula is a norm; which one it is does not show in what a model computes."""
+    """The norms of a formula, all alike; which one it is does not show in what a model computes."""
 
     def __call__(self, x: Term, /, *, groups: int | None = None) -> Term:
         made = normed(x)
@@ -88,25 +88,25 @@ class Candidate:
     started: Term
     """The stream before the first sub-layer."""
     blocks: list[Segment]
-    """Without what stands at the stack's end; empty where the state has several parts that only the
-    end joins.
+    """The blocks without what stands at the stack's end; empty where the state has several parts
+    that only the end joins.
     """
     whole: list[Segment]
-    """With it."""
+    """The blocks with the stack's end."""
     final_norm: bool
-    """Whether a norm stands at the end that the blocks do not have."""
+    """True where a norm that the blocks do not have stands at the end."""
     doubly_stochastic: bool
-    """Whether it mixes streams by a matrix whose rows and columns sum to 1."""
+    """True where it mixes streams by a matrix whose rows and columns sum to 1."""
     has_norms: bool
-    """Whether it has any norm, on the stream, after it or within a branch."""
+    """True where it has any norm: on the stream, after it or within a branch."""
     one_norm: bool | None
-    """Whether branches side by side read one norm, or one each; None where none stand side by
-    side.
+    """True where branches side by side read one norm, False where each has its own; None where none
+    stand side by side.
     """
 
 
 def candidates(shape: StackShape, blocks: _Kinds) -> list[Candidate]:
-    """Every registered placement that is defined for such a stack.
+    """Returns a candidate for every registered placement that is defined for such a stack.
 
     blocks: the kinds of each block's sub-layers, in order.
     """
@@ -197,7 +197,7 @@ def _after(formula: Placement, state: State, blocks: _Kinds) -> State:
 
 
 def _sublayers(formula: Placement, blocks: _Kinds) -> Iterator[list[_Sublayer]]:
-    """Those of each block."""
+    """Yields the sub-layers of each block, numbered through the stack."""
     number = count()
     for block, kinds in enumerate(blocks, 1):
         sites = [Site(kind=kind, block=block, stack=formula.stack) for kind in kinds]

@@ -1,5 +1,5 @@
-"""Which registered placements fit an observed stream, sub-layer by sub-layer, and which of them is
-named.
+"""The fit of registered placements to an observed stream, sub-layer by sub-layer, and the choice of
+the one that is named.
 """
 
 from collections.abc import Sequence
@@ -28,17 +28,19 @@ _NamedPlacement = tuple[str, tuple[str, ...], Literal["sure", "unsure"]]
 
 @dataclass(slots=True, kw_only=True)
 class _Fit:
-    """How a candidate fits a stream."""
+    """The fit of a candidate to a stream."""
 
     candidate: Candidate
     matched: set[int] = field(default_factory=set)
     """Branches, by number."""
     exact: int = 0
-    """How many of them agree in the norms of their queries and keys too."""
+    """The number of matched sub-layers whose norms of queries and keys agree too."""
     ends_with_norm: bool = False
-    """Whether a norm stands at the stack's end beyond the candidate's blocks."""
+    """True where a norm stands at the stack's end beyond the candidate's blocks."""
     details: int = 0
-    """How many of norm, embedding norm and final norm are as the placement has them."""
+    """The number of details, such as the kind of norm, the embedding norm and the final norm, that
+    are as the placement has them.
+    """
 
     @property
     def rank(self) -> tuple[int, int, int]:
@@ -48,8 +50,8 @@ class _Fit:
 def choose(
     found: Sequence[_Fit], shape: StackShape, sublayers: int, *, mixing_known: bool
 ) -> _NamedPlacement:
-    """Of candidates in order of rank the placement, those that compute the same, and whether it is
-    sure.
+    """Chooses among candidates in order of rank: returns the placement, those that compute the
+    same, and whether the name is sure.
 
     sublayers: how many the stream has of the kinds that every Transformer has; 0 where one of these
     is missing.
@@ -83,7 +85,7 @@ def choose(
 
 
 def _refines(placement: type[Placement], other: type[Placement]) -> bool:
-    """Whether a placement is built on another one, whose blocks it has."""
+    """Tells whether a placement is built on another one, whose blocks it has."""
     return (
         placement is not other and issubclass(placement, other) and placement.block is other.block
     )
@@ -91,8 +93,8 @@ def _refines(placement: type[Placement], other: type[Placement]) -> bool:
 
 @cache
 def _varies(placement: type[Placement], shape: StackShape) -> bool:
-    """Whether the formula differs between kinds of sub-layers, between blocks, or between stacks of
-    other depths.
+    """Tells whether a formula differs between kinds of sub-layers, between blocks, or between
+    stacks of different depths.
     """
     deep, shallow = (
         candidate(placement, shape_with(shape, n), shape.kinds) for n in (DEEP, SHALLOW)
@@ -111,7 +113,7 @@ def shape_with(shape: StackShape, blocks: int) -> StackShape:
 
 
 def fits(observed: StreamFormula, shape: StackShape, blocks: _Blocks) -> list[_Fit]:
-    """Every candidate that fits some sub-layer, the best first."""
+    """Returns every candidate that fits some sub-layer, the best first."""
     ends = observed.endings()
     found = []
     kinds_of = tuple(tuple(SPOKEN_OF[kind] for kind in kinds) for kinds in blocks)
@@ -162,8 +164,8 @@ def _fit(
 
 
 def _details(observed: StreamFormula, of: Candidate, *, ends_with_norm: bool) -> int:
-    """How many of norm, shared norms, embedding norm, final norm and mixing are as the placement
-    has them.
+    """Counts the details that are as the placement has them, of five: norm, shared norms, embedding
+    norm, final norm and mixing.
     """
     placement = of.placement
     own = placement.default_norm
@@ -209,7 +211,8 @@ def _match(fit: _Fit, observed: Segment, expected: dict[tuple[int, ...], Segment
 def sublayers(
     observed: StreamFormula, shape: StackShape, blocks: _Blocks, found: list[_Fit], final_norm: bool
 ) -> tuple[Sublayer, ...]:
-    """Every sub-layer with the placement that fits the whole stream best and fits it too.
+    """Returns every sub-layer with a placement: where it fits there, the one that fits the whole
+    stream best.
 
     final_norm: whether the norm at the stack's end is none of the last sub-layer's.
     """
@@ -272,7 +275,7 @@ def _fits_but_for_scales(
 
 
 def ends_with_norm(observed: StreamFormula, found: Sequence[_Fit]) -> bool:
-    """Whether a norm follows the last sum that is no part of the last block."""
+    """Tells whether a norm that is no part of the last block follows the last sum."""
     last = {branch.branch for branch in observed.last.branches}
     # Of a formula that nobody registered: a norm at its end that no other segment has.
     if found and last & found[0].matched:

@@ -14,9 +14,9 @@ from ..trace.lanes import SUMS_TO_ONE, LaneWeights
 from ..trace.operations import Origin
 
 DOUBLY_STOCHASTIC_WITHIN, NOT_BEYOND = 1e-3, 0.05
-"""Of sums from 1. Twenty rounds of Sinkhorn and Knopp are far closer than the first where logits
-are small, and up to
-0.031 away at the width and the initial weights of DeepSeek-V4; between the two nothing is known."""
+"""The deviations of row and column sums from 1 that still count as doubly stochastic, and beyond
+which they do not.
+"""
 
 _Lanes = tuple[Term, ...]
 
@@ -79,7 +79,7 @@ def _factor(weights: LaneWeights | None, *, mixing: bool = False) -> Factor:
 
 
 def is_doubly_stochastic(weights: LaneWeights) -> bool | None:
-    """Whether rows and columns sum to 1; None where they nearly do, or are not known (meta
+    """Tells whether rows and columns sum to 1; None where they nearly do, or are not known (meta
     device).
     """
     off = weights.from_doubly_stochastic
@@ -89,8 +89,8 @@ def is_doubly_stochastic(weights: LaneWeights) -> bool | None:
 
 
 def connected(segment: Segment, branch: Term) -> StreamConnection | None:
-    """How a branch's streams are connected with it in the piece of a formula that it stands in;
-    None of one stream.
+    """Returns how a branch is connected with several streams in its piece of a formula; None for a
+    single stream.
     """
     terms = segment.terms
     read = {id(term) for term in Segment(segment.start, branch, ()).terms}
@@ -144,5 +144,5 @@ def _weights(term: Term | None) -> StreamWeights | None:
 
 
 def _known(value: float | None) -> float | None:
-    """None for what the meta device does not tell."""
+    """Returns the value, or None for NaN, which the meta device gives."""
     return None if value is None or math.isnan(value) else value

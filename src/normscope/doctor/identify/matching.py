@@ -1,5 +1,5 @@
-"""Whether an observed piece of a formula is that of a placement, up to what a model's arithmetic
-does not show.
+"""The comparison of an observed piece of a formula with that of a placement, up to what a model's
+arithmetic does not show.
 
 An `Outline` parts a formula from its numbers, so that these can be compared on their own.
 """
@@ -37,13 +37,13 @@ class _NormalForm:
     structure: int
     parts: "tuple[_NormalForm, ...]" = ()
     factors: tuple[Factor, ...] = ()
-    """Of a sum, one for each part."""
+    """The factors of a sum's parts, one for each."""
     with_branch: bool = False
 
 
 _FORMS = WeakKeyDictionary[Segment, dict[tuple[bool, int], _NormalForm | None]]()
-"""By segment; by whether the norms of queries and keys are in it, and by the identity of the branch
-looked at.
+"""The normal forms by segment, then by whether norms of queries and keys are kept and by the
+identity of the branch examined.
 
 A registered formula is brought into its form once a process, and an observed one no longer kept
 than it is used.
@@ -53,7 +53,7 @@ than it is used.
 def matches(
     observed: Segment, expected: Segment, *, qk_norms: bool = True, only: Term | None = None
 ) -> bool:
-    """Whether two segments compute the same from what they start from.
+    """Tells whether two segments compute the same from the value that each starts from.
 
     qk_norms: whether norms of queries and keys count. only: one of several branches of `observed`
     that run side by side; `expected` is then its own.
@@ -79,8 +79,8 @@ def _form(segment: Segment, qk_norms: bool, only: Term | None) -> _NormalForm | 
 
 
 def _same(observed: _NormalForm, expected: _NormalForm) -> bool:
-    """Whether two forms agree: constants by value, trained and scheduled numbers by their being
-    there.
+    """Tells whether two forms agree: constants by value, trained and scheduled numbers by their
+    presence.
     """
     seen: set[tuple[int, int]] = set()
     todo = [(observed, expected)]
@@ -188,8 +188,8 @@ class _Maker:
         return found
 
     def _addends(self, term: Term) -> list[tuple[Factor, Term]]:
-        """What a sum or a multiple is made of, each with its factor; nothing of what is an addend
-        itself.
+        """Returns the addends of a sum or a multiple, each with its factor; an empty list for a
+        term that is itself an addend.
         """
         if term is self.segment.start:
             return []
@@ -248,7 +248,9 @@ class _Maker:
 
 
 def norms_left_out(segment: Segment) -> bool:
-    """Whether a comparison without the norms of queries and keys leaves any out of this segment."""
+    """Tells whether a comparison without the norms of queries and keys leaves any of them out of
+    this segment.
+    """
     return any(place.name in _OWN for branch in segment.branches for place in branch.inside)
 
 
@@ -261,7 +263,7 @@ class Outline:
     to.
     """
     numbers: tuple[float, ...]
-    """In the order of their places in `structure`."""
+    """The numbers, in the order of their places in `structure`."""
 
 
 def outline(segment: Segment) -> Outline | None:
@@ -293,7 +295,7 @@ def _applied(name: str, arguments: Sequence[tuple[float, Outline]]) -> Outline:
 
 
 def _outlined(factor: Factor, form: _NormalForm) -> tuple[float, Outline]:
-    """What a form is multiplied with, times a factor, and its outline."""
+    """Returns the number that a form is multiplied by, times a factor, and the form's outline."""
     arguments = list(map(_outlined, form.factors or (_ONE,) * len(form.parts), form.parts))
     if form.kind == "sum" and len(arguments) == 1:
         ((number, made),) = arguments

@@ -22,11 +22,13 @@ class StreamFormula:
     stream: Stream
     segments: list[Segment]
     lanes: list[Segment] = field(default_factory=list)
-    """Of several streams in one value each block with a formula for each of them."""
+    """The blocks of a model that keeps several streams in one value, each with a formula for every
+    stream.
+    """
 
     @cached_property
     def branches(self) -> Mapping[int, Branch]:
-        """By their numbers in the formula."""
+        """The branches by their numbers in the formula."""
         return dict(enumerate(self.stream.branches, -self.stream.before))
 
     @cached_property
@@ -40,8 +42,8 @@ class StreamFormula:
 
     @cached_property
     def doubly_stochastic(self) -> bool | None:
-        """Whether streams are mixed by matrices whose rows and columns sum to 1; None where that is
-        not known.
+        """True where streams are mixed by matrices whose rows and columns sum to 1; None where that
+        is not known.
         """
         found = set()
         for term in ordered(self.stream.formula):
@@ -57,8 +59,8 @@ class StreamFormula:
 
     @cached_property
     def ends_as_before(self) -> bool:
-        """Whether the last segment is as earlier ones, so that a norm at its end belongs to the
-        block.
+        """True where the last segment matches earlier ones, so that a norm at its end belongs to
+        the block.
 
         Not where more of them are as it is without that norm: one block whose skip is normed has
         the same end.
@@ -73,8 +75,8 @@ class StreamFormula:
 
     @cached_property
     def one_norm(self) -> frozenset[bool]:
-        """Whether branches side by side read one norm, known by its gain, in each block; both of
-        norms without any.
+        """The answers found in the blocks: whether branches side by side read one norm, which is
+        known by its gain; both answers where norms have no gain.
 
         Empty where no branches stand side by side.
         """
@@ -104,9 +106,7 @@ class StreamFormula:
 def observed_sublayer(
     segment: Segment, term: Term, branch: Branch, *, shown: Segment, block: int
 ) -> Sublayer:
-    """As it stands in its stream, before any placement is looked for. shown: the segment as its
-    formula has it.
-    """
+    """Returns a sub-layer as it stands in its stream, before any placement is looked for."""
     skip, scale = scales(segment, term)
     return Sublayer(
         name=branch.name,
@@ -123,8 +123,8 @@ def observed_sublayer(
 
 
 def without_end(segment: Segment, *, final_norm: bool) -> Segment:
-    """Without the norm at its end, if it is one, and without what makes one value of several
-    streams there.
+    """Returns a segment without the norm at its end, and without the step that makes one value of
+    several streams there.
     """
     around, end = [], segment.end
     while end is not segment.start and end.kind in ("norm", "collapse"):

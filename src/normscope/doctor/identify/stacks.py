@@ -138,7 +138,9 @@ def _stack(stream: Stream, shape: StackShape, blocks: Sequence[Sequence[BranchKi
 
 
 def _in_lanes(observed: StreamFormula, blocks: Sequence[Sequence[BranchKind]]) -> StreamFormula:
-    """With a formula for each of several streams, block by block, as placements have it."""
+    """Adds a formula for each of several streams, block by block, in the form that placements
+    have.
+    """
     streams = observed.stream.streams
     if streams == 1:
         return observed
@@ -159,7 +161,9 @@ def _early(stream: Stream, piece: Segment) -> list[Sublayer]:
 
 
 def wired_like(stack: Stack) -> Literal["Pre-LN", "Post-LN", ""]:
-    """By where the norms stand: on inputs of sub-layers alone, or on sums alone; "" for others."""
+    """Names the placement that a stack resembles by where its norms stand: on inputs of sub-layers
+    alone, or on sums alone; "" for others.
+    """
     formulas = [sublayer.formula for sublayer in stack.sublayers if sublayer.block > 0]
     if all(formula.reads_norm and not formula.sum_is_normed for formula in formulas):
         return "Pre-LN"
@@ -225,7 +229,7 @@ _ITSELF = "the model itself"
 
 
 def _sums(graph: Graph) -> str:
-    """What sums of two values were seen instead, in words."""
+    """Describes the sums of two values that were seen instead, in words."""
     sums = [
         value
         for value in graph.values

@@ -21,12 +21,12 @@ _FARTHEST = 4
 _AGREE = 0.95
 """Share of the targets that are the tokens so many places later; padding may be left out."""
 _SHOWS = 1e-4
-"""Of an output's size."""
+"""The smallest change that counts, as a share of an output's size."""
 
 
 def known_answers(trial: Trial, name: str, ids_BT: Tensor, run: Any) -> dict[int, int]:
-    """By the number of an output, among all of the model's tensors, how many places later the
-    token stands that it is asked for and that it knows.
+    """Finds outputs that know the token that they are asked for: returns, by the output's number
+    among all of the model's tensors, how many places later that token stands.
 
     name: of the input that holds the tokens. run: gives the model's output with other inputs by
     name.
@@ -49,8 +49,9 @@ def known_answers(trial: Trial, name: str, ids_BT: Tensor, run: Any) -> dict[int
 
 
 def _asked_for(trial: Trial, ids_BT: Tensor) -> Mapping[int, int]:
-    """By the number of an output (B, T, V), how many places later its targets stand among the
-    tokens."""
+    """Returns how many places later the targets of each output (B, T, V) stand among the tokens, by
+    the output's number.
+    """
     with torch.enable_grad():
         output = trial.run()
         value = loss_of(output, trial.loss)[0]

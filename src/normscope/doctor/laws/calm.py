@@ -19,7 +19,7 @@ _DROPOUTS: tuple[Callable[..., Any], ...] = (
     torch.dropout,
 )
 _CHANCES = ("drop", "jitter", "mask_time_prob", "mask_feature_prob")
-"""In the names of settings that are chances."""
+"""The parts of names by which settings that are probabilities are known."""
 
 
 @contextmanager

@@ -19,22 +19,23 @@ from .slicing import MOST_TOKENS
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContextUses:
-    """What was seen of places. None of it where it was not asked."""
+    """The observed use of places. No field is filled where the law was not tried."""
 
     meant: PlacesMeant = field(default_factory=PlacesMeant)
-    """What they are to know."""
+    """The places that the model is meant to know."""
     shifted: float | None = None
-    """By how much outputs differ from the middle of a sequence of one token again and again to its
-    end, as a share of their size; 0 where that is rounding."""
+    """The difference of outputs between the middle and the end of a sequence that repeats one
+    token, as a share of their size; 0 where that is rounding.
+    """
     context_unread: bool = False
-    """Whether a token changes no output but its own, though attention looks at it."""
+    """True where a token changes no output but its own, though attention looks at it."""
     farther: int = 0
     """Places between a changed token and the farthest output that changes with it, where that is
     farther than attention carries it; else 0."""
 
 
 _ROUNDED = 1e-4
-"""Of an output's size: what another order of sums leaves, and more."""
+"""The share of an output's size that exceeds what another order of sums leaves."""
 _ROUNDED_IN_DOUBLE = 1e-12
 _SAME = 3e-6
 _LEAST = 8
@@ -91,8 +92,8 @@ def _changed_token(
     after: Callable[[Tensor], Tensor | None],
     in_double: Callable[[Tensor], Tensor | None],
 ) -> tuple[bool, int]:
-    """Whether other outputs know nothing of a token, and how much farther than attention looks some
-    know of it.
+    """Tells whether other outputs know nothing of a token, and how much further away than attention
+    looks some of them know of it.
     """
     at, other = ids_BT.shape[1] // 4, ids_BT.shape[1] // 2
     changed_BT = ids_BT.clone()
@@ -113,7 +114,9 @@ def _changed_token(
 
 
 def _shares(before: Tensor, after: Tensor | None) -> Tensor | None:
-    """By place, the largest change in any sequence as a share of the output's size there."""
+    """Returns, by place, the largest change in any sequence as a share of the output's size
+    there.
+    """
     if after is None or not bool(after.isfinite().all()):
         return None
     sizes_BT = before.norm(dim=-1).clamp(min=torch.finfo(before.dtype).tiny)

@@ -27,14 +27,15 @@ class LostRows:
 
     drawn: int
     lost: int
-    """Those whose output depends on nothing that was given."""
+    """The number of rows whose output depends on nothing that was given."""
     by: tuple[str, ...]
     """Modules that draw in training."""
 
 
 def lost_rows(trial: Trial) -> LostRows:
-    """Raises Untried where no module draws, where training mode cannot be run, and where outputs
-    are not known to depend on what is given in evaluation mode.
+    """Measures how many rows of a batch are lost in training mode. Raises Untried where no module
+    draws, where training mode cannot be run, and where outputs are not known to depend on what is
+    given in evaluation mode.
     """
     by = tuple(name for name, module in trial.model.named_modules() if _draws(module))
     if not by:
@@ -58,7 +59,7 @@ def lost_rows(trial: Trial) -> LostRows:
 
 
 def _draws(module: nn.Module) -> bool:
-    """Whether a module's own forward asks for its mode and draws numbers."""
+    """Tells whether a module's own forward asks for its mode and draws numbers."""
     if type(module).__module__.startswith("torch.nn."):
         return False
     code = getattr(type(module).forward, "__code__", None)
@@ -68,7 +69,7 @@ def _draws(module: nn.Module) -> bool:
 
 @torch.enable_grad()
 def _depends(trial: Trial) -> list[bool]:
-    """By row, whether the output depends on any number that was given."""
+    """Tells, for each row, whether the output depends on any number that was given."""
     given = named_inputs(trial.model, trial.inputs)
     floats = {n: x.clone().requires_grad_() for n, x in given.items() if x.is_floating_point()}
     ids = next((x for x in given.values() if x.dtype == torch.long and x.ndim == 2), None)

@@ -1,5 +1,5 @@
-"""What a model is meant to know of places, by what was read of it: how they come into it, and how
-far its attention looks.
+"""The knowledge of places that a model is meant to have, read from how places enter it and how far
+its attention looks.
 """
 
 import re
@@ -15,26 +15,31 @@ from ..record import Stack
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlacesMeant:
-    """None of it where it is not known."""
+    """The places that a model is meant to know; no field is filled where that is not known."""
 
     absolute: bool = False
-    """Whether places are added to the stream, or rows of a table are called after them."""
+    """True where places are added to the stream, or rows of a table are called after them."""
     only_by_table: bool = False
-    """Whether these are all that tells of places: attention is known to know nothing of them."""
+    """True where these are the only source of places: attention is known to know nothing of
+    them.
+    """
     relative: bool = False
-    """Whether attention of every block knows by how far tokens are apart, and nothing else knows of
-    places: then tokens that are all alike give outputs that are all alike, wherever they stand."""
+    """True where attention of every block knows the distance of tokens, and nothing else knows of
+    places: then identical tokens give identical outputs, wherever they stand.
+    """
     keys: int = 0
     """Tokens that each attention has for keys; 0 where that is not one number, or where anything
     but attention and feed-forwards is joined to the stream."""
     farthest: int = 0
     """Places that a chain of all blocks' attention looks, from the last block to the first."""
     looks: bool = False
-    """Whether every attention looks at other tokens than its own."""
+    """True where every attention looks at other tokens than its own."""
 
 
 def places_meant(model: nn.Module, stacks: Sequence[Stack], seen: ModelMeasurements) -> PlacesMeant:
-    """Of a model with several stacks, only whether it has absolute places."""
+    """Reads the places that a model is meant to know; of a model with several stacks, only whether
+    it has absolute places.
+    """
     absolute = seen.positions_along is not None or has_table(model)
     known = _attentions(stacks)
     if not known:
@@ -53,12 +58,14 @@ def places_meant(model: nn.Module, stacks: Sequence[Stack], seen: ModelMeasureme
 
 
 _BY_DISTANCE = frozenset({"apart", "unmatched", "one turn", "one pair", "farther"})
-"""Of `PlaceLogits`."""
+"""The values of `PlaceLogits` that depend on the distance."""
 _PLAIN = frozenset({"attention", "feed_forward"})
 
 
 def _attentions(stacks: Sequence[Stack]) -> list[AttentionMeasurements]:
-    """Of a model of one stack in which nothing but attention mixes tokens; none of others."""
+    """Returns the attention measurements of a model of one stack in which nothing but attention
+    mixes tokens; an empty list for others.
+    """
     if len(stacks) != 1 or any(one.kind not in _PLAIN for one in stacks[0].sublayers):
         return []
     known = [one.measured.attention for one in stacks[0].sublayers if one.kind == "attention"]
@@ -73,7 +80,7 @@ _TABLE = re.compile(
 
 
 def has_table(model: nn.Module) -> bool:
-    """Whether a matrix is called after positions, none of whose rows is that of another."""
+    """Tells whether a matrix with different rows is named after positions."""
     tensors = (*model.named_parameters(), *model.named_buffers())
     return any(
         _TABLE.search(name.removesuffix(".weight"))

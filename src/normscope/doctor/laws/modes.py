@@ -18,7 +18,7 @@ from .trial import OutOfTime, Trial, Untried, said
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModesApart:
-    """What the two modes make of one batch."""
+    """The difference between the two modes on one batch."""
 
     difference: float
     """Norm of the outputs' difference over that of evaluation's; 0 where it is rounding."""
@@ -26,7 +26,7 @@ class ModesApart:
     """Path of the innermost module that is given the same in both modes and makes another output;
     "" for the model as a whole, and where that is not known."""
     inside: bool = False
-    """Whether any module that runs in both is given something else in one of them."""
+    """True where any module that runs in both modes is given a different input in one of them."""
     in_training_alone: tuple[str, ...] = ()
     """Paths of modules that training calls and evaluation does not ..."""
     in_evaluation_alone: tuple[str, ...] = ()
@@ -73,7 +73,9 @@ def _in_training(trial: Trial, *, seed: int) -> Tensor:
 
 
 def _difference(one: Tensor, other: Tensor) -> float:
-    """Of two tensors, relative to the second; what is not finite in both counts as equal."""
+    """Returns the difference of two tensors, relative to the second; entries that are not finite in
+    both count as equal.
+    """
     apart = (one.double() - other.double()).nan_to_num(0, 0, 0).norm()
     size = other.double().nan_to_num(0, 0, 0).norm()
     return float(apart / size) if size > 0 else float(apart)
@@ -87,14 +89,16 @@ _SCORED: tuple[Callable[[Tensor], Tensor], ...] = (
 
 
 def _are_scores_of(trained: Tensor, evaluated: Tensor) -> bool:
-    """Whether evaluation returns the probabilities of what training returns, as many models do."""
+    """Tells whether evaluation returns the probabilities of what training returns, as many models
+    do.
+    """
     given = trained.float()
     return any(_difference(made(given), evaluated) < _ROUNDING_ELSE for made in _SCORED)
 
 
 @dataclass(slots=True)
 class _Calls:
-    """What went into a module and came out of it, each time that it was called."""
+    """The inputs and outputs of a module at each of its calls."""
 
     given: dict[str, list[list[Tensor]]] = field(default_factory=dict)
     made: dict[str, list[list[Tensor]]] = field(default_factory=dict)
@@ -127,7 +131,9 @@ def _is_given_other(name: str, evaluated: _Calls, trained: _Calls) -> bool:
 
 
 def _begins_in(name: str, evaluated: _Calls, trained: _Calls) -> bool:
-    """Whether a module is given the same in both modes at its first call, and makes another."""
+    """Tells whether a module is given the same in both modes at its first call, and makes a
+    different output.
+    """
     if name not in evaluated.made or name not in trained.made:
         return False
     if _is_given_other(name, evaluated, trained):

@@ -27,20 +27,20 @@ _USUAL_RATE = 1e-3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Moved:
-    """What became of a trainable parameter."""
+    """The changes of a trainable parameter."""
 
     rate: float | None
-    """Of the group that holds it, at its peak; None where none does."""
+    """The peak rate of the group that holds it; None where no group does."""
     first_gradient: float
     """Root mean square of its entries' gradients in the first update; NaN where the loss does not
     depend on it then.
     """
     got_gradient: bool
-    """Whether any gradient other than 0 came in any of the updates."""
+    """True where a gradient other than 0 came in any of the updates."""
     asked: float
     """Share of its entries with a gradient other than 0, in the first update with any."""
     share: float
-    """Of its entries that are other numbers after the updates."""
+    """The share of its entries that are other numbers after the updates."""
     size: float
     """Root mean square of the entries' moves in the first update, of those that were asked."""
 
@@ -50,20 +50,23 @@ class Movement:
     """A few updates of a copy of the model."""
 
     updates: int
-    """That were made: as many as it took until all had moved, at most `UPDATES`."""
+    """The number of updates that were made: as many as it took until all had moved, at most
+    `UPDATES`.
+    """
     rate_is_users: bool
-    """Whether the rate is one that the user gave."""
+    """True where the rate is one that the user gave."""
     by_name: Mapping[str, Moved]
-    """Of every trainable parameter."""
+    """The changes of every trainable parameter."""
     losses: tuple[float, ...]
-    """Before each update, and after the last."""
+    """The losses before each update, and after the last."""
     locked: tuple[str, ...] = ()
-    """Those whose gradient is 0 in every update because others of them are 0, and is not once
-    these are drawn: two factors of one product that are both 0, and what stands behind them."""
+    """The parameters whose gradient is 0 in every update because others of them are 0, and is not
+    once these are drawn: two factors of one product that are both 0, and what stands behind them.
+    """
     keys: tuple[str, ...] = ()
-    """Of `locked`, those that are 0."""
+    """The parameters of `locked` that are 0."""
     cut_off: tuple[str, ...] = ()
-    """Those without any gradient that the output changes with: something detaches them."""
+    """The parameters without any gradient on which the output depends: something detaches them."""
 
     @property
     def stuck(self) -> tuple[str, ...]:
@@ -79,8 +82,8 @@ _SHORTER = 0.9
 
 
 class _FirstUpdates:
-    """What an optimiser that is given by its name alone does in its first update, and here in every
-    one: SGD goes by the gradient, all others divide it by its own size.
+    """An optimiser for one that is given by its name alone; every update is like that optimiser's
+    first one: SGD goes by the gradient, all others divide it by its own size.
 
     torch's own would import its compiler, which takes as long as torch itself.
     """
@@ -142,7 +145,7 @@ class _Updates:
     first: dict[str, float]
     sizes: dict[str, float]
     heard: dict[str, float]
-    """Of those that got a gradient, the share of entries with one other than 0."""
+    """The share of entries with a gradient other than 0, for each parameter that got one."""
     losses: list[float]
 
 
@@ -276,8 +279,8 @@ _DRAWN = 0.02
 def _locked(
     trial: Trial, stuck: Mapping[str, nn.Parameter]
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Of weights whose gradient is always 0, those that are 0 and, once these are drawn, all that
-    get one.
+    """Returns, of weights whose gradient is always 0, those that are 0 and, once these are drawn,
+    all that get a gradient.
     """
     keys = [name for name, weight in stuck.items() if not bool(weight.detach().any())]
     if not keys:
@@ -298,7 +301,7 @@ _MOST_ASKED = 12
 
 @torch.no_grad()
 def _cut_off(trial: Trial, silent: Mapping[str, nn.Parameter]) -> tuple[str, ...]:
-    """Of weights without a gradient, those that the output changes with."""
+    """Returns, of weights without a gradient, those on which the output depends."""
     if silent and trial.loss is None:
         silent = _out_of_reach(trial, silent)
     before = trial.scores() if silent else None
@@ -313,8 +316,8 @@ def _cut_off(trial: Trial, silent: Mapping[str, nn.Parameter]) -> tuple[str, ...
 
 @torch.enable_grad()
 def _out_of_reach(trial: Trial, silent: Mapping[str, nn.Parameter]) -> dict[str, nn.Parameter]:
-    """Of weights without a gradient, those that no loss of the output could give one; all of them
-    where the model takes its loss itself.
+    """Returns, of weights without a gradient, those to which no loss of the output could give one;
+    all of them where the model takes its loss itself.
 
     Random targets are for one tensor of the output alone. Of a detector's proposals the decoder
     reads a detached copy, and a loss of their own trains them.
@@ -340,7 +343,7 @@ def _out_of_reach(trial: Trial, silent: Mapping[str, nn.Parameter]) -> dict[str,
 
 
 def _changes(trial: Trial, weights: list[nn.Parameter], before: Tensor) -> bool:
-    """Whether the output is another one with these weights moved by a tenth of their size."""
+    """Tells whether the output changes when these weights are moved by a tenth of their size."""
     kept = [weight.detach().clone() for weight in weights]
     generator = torch.Generator().manual_seed(0)
     for weight in weights:

@@ -23,9 +23,11 @@ from .trial import OutOfTime, Trial, Untried
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PictureUses:
     pieces: int = 0
-    """That the first matrix reads; 0 where these are not known to be pixels as they are."""
+    """The number of pieces that the first matrix reads; 0 where these are not known to be pixels as
+    they are.
+    """
     scattered: int = 0
-    """Those of them whose pixels are no rectangle in all colours, and no square of some."""
+    """The number of pieces whose pixels are no rectangle in all colours, and no square of some."""
     elsewhere: float = 0.0
     """Times that outputs change more at another part of the picture than at the one that was
     changed; 0 where the output is no picture."""
@@ -38,7 +40,9 @@ _MOST_COLOURS = 4
 
 @torch.no_grad()
 def picture_uses(trial: Trial) -> PictureUses:
-    """Raises Untried where no input is a picture (B, C, H, W)."""
+    """Measures what a model makes of pictures. Raises Untried where no input is a picture (B, C, H,
+    W).
+    """
     given = named_inputs(trial.model, trial.inputs)
     name = next((name for name, x in given.items() if _is_picture(x)), "")
     if not name:
@@ -59,7 +63,7 @@ def _is_picture(x: Tensor) -> bool:
 
 
 class _FirstProduct(TorchFunctionMode):
-    """What a matrix is first given that holds all of the numbers of a picture."""
+    """The first input of a matrix that holds all of the numbers of a picture."""
 
     def __init__(self, code_BCHW: Tensor) -> None:
         super().__init__()
@@ -85,7 +89,9 @@ class _FirstProduct(TorchFunctionMode):
 
 
 def _pieces(trial: Trial, name: str, x_BCHW: Tensor) -> tuple[int, int]:
-    """How many pieces the first matrix is given, and how many are strips, or of several places."""
+    """Returns how many pieces the first matrix is given, and how many of them are strips, or of
+    several places.
+    """
     pictures, colours, rows, columns = x_BCHW.shape
     code = torch.arange(colours * rows * columns, dtype=torch.float32, device=x_BCHW.device)
     if x_BCHW.dtype != torch.float32 or len(code) >= _EXACT:
@@ -121,8 +127,8 @@ _EXACT = 2**24
 
 
 def _elsewhere(trial: Trial, name: str, x_BCHW: Tensor) -> float:
-    """How many times more outputs change in another part of the same size than in the one that was
-    changed, which lies to the right of the top, and nowhere on the diagonal.
+    """Returns how many times more outputs change in another part of the same size than in the
+    changed one, which lies to the right of the top, and nowhere on the diagonal.
     """
     before = trial.scores()
     rows, columns = x_BCHW.shape[2:]

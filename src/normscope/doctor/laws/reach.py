@@ -19,7 +19,7 @@ from .trial import Trial, Untried
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogitReach:
-    """How far the logits of one token can lie apart."""
+    """The largest distance between the logits of one token."""
 
     spread: float
     """The largest less the smallest, once the output matrix is so large that nothing changes any
@@ -87,7 +87,9 @@ def _spread_of_directions(trial: Trial, weight: nn.Parameter, classes: int) -> f
 
 
 def _grows_with(trial: Trial, number: nn.Parameter, spread: float) -> bool:
-    """Whether a trained number, such as a temperature, brings logits farther apart."""
+    """Tells whether a trained number, such as a temperature, changes the distance between
+    logits.
+    """
     kept = number.detach().clone()
     number.add_(1.0)
     found = _spread(trial.scores())

@@ -30,7 +30,9 @@ def slices(model: nn.Module, inputs: Inputs) -> Iterator[Inputs]:
 
 
 def _counts_sequences_second(model: nn.Module) -> bool:
-    """Whether torch's own attention in it is not told that sequences come first."""
+    """Tells whether the model has torch's own attention without the setting that sequences come
+    first.
+    """
     attentions = [one for one in model.modules() if isinstance(one, nn.MultiheadAttention)]
     return any(not one.batch_first for one in attentions)
 

@@ -20,7 +20,9 @@ from .trial import OutOfTime, Trial, Untried
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenUses:
-    """What a model makes of single tokens. None of it where it was not asked."""
+    """The use that a model makes of single tokens. No field is filled where the law was not
+    tried.
+    """
 
     tokens: int = 0
     """Different ones of the slice ..."""
@@ -35,8 +37,9 @@ class TokenUses:
     unread: tuple[int, ...] = ()
     """Places whose token no output knows, of tokens that are known elsewhere."""
     shown: float = 0.0
-    """Of the places that the loss counts, the share that shows the token that is asked for, where
-    others are hidden by one token; 0 where these are few."""
+    """The share of the places that count that show the token that is asked for, where others are
+    hidden by one token; 0 where these are few.
+    """
     fed: str = ""
     """The input that holds what each output is asked for, and knows."""
     documents: str = ""
@@ -49,7 +52,9 @@ _SEVERAL = 3
 _LEAST = 8
 """Places of a sequence that may have a wall."""
 _CLEAR = 1e-4
-"""Of an output's size: a change that is known before a wall."""
+"""The change, as a share of an output's size, from which on a place before a wall counts as
+reached.
+"""
 
 
 @torch.no_grad()
@@ -213,8 +218,8 @@ def _by_token(rows_BT: Tensor, ids_BT: Tensor, tokens: Sequence[int]) -> dict[in
 def _reached(
     at: int, ids_BT: Tensor, scores: Tensor, after: Callable[[Tensor], Tensor | None]
 ) -> Tensor | None:
-    """By place, how much outputs change with the token at one, as a share of their size; None where
-    no sequence has another token there to be changed for.
+    """Measures, by place, the change of outputs with the token at one place, as a share of their
+    size; None where no sequence has another token there to exchange.
     """
     other_BT = ids_BT.clone()
     other_BT[:, at] = ids_BT[:, at].roll(1, 0)
@@ -228,7 +233,8 @@ def _reached(
 
 
 def _wall(ids_BT: Tensor, scores: Tensor, after: Callable[[Tensor], Tensor | None]) -> int:
-    """How many places stand before one behind which nothing is known of them; 0 without one.
+    """Returns the number of places before a wall, behind which nothing is known of them; 0 without
+    a wall.
 
     What is changed in the middle shows up to there and no farther, and so does what stands next to
     it: the end of a window would move along.
@@ -256,12 +262,14 @@ def _last(shares_T: Tensor, at: int) -> int:
 
 _MOSTLY = 0.7
 _FEW = 0.3
-"""Of the places that count, those that may be left as they are on purpose."""
+"""The share of the places that count that may be left unhidden on purpose."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """What a cross-entropy asks for, by its gradient at the scores (B, T, V)."""
+    """The places that a cross-entropy counts and the classes that it wants, by its gradient at the
+    scores (B, T, V).
+    """
 
     counted_BT: Tensor
     wanted_BT: Tensor
@@ -273,7 +281,9 @@ class _Asked:
 
 
 def _asked(trial: Trial) -> _Asked | None:
-    """None where the loss pulls nothing up, or does not depend on the scores."""
+    """Reads what the loss asks for; None where it pulls nothing up, or does not depend on the
+    scores.
+    """
     with torch.enable_grad():
         output = trial.run()
         scores = main_tensor(output)

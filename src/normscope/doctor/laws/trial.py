@@ -35,21 +35,24 @@ class OutOfTime(Untried):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialLimits:
-    """What the laws may cost, all of them together."""
+    """The limits on the cost of all laws together."""
 
     seconds: float = 30.0
-    """Of the processor, whatever the batch."""
+    """The processor's seconds, whatever the batch."""
     passes: float = 3.0
-    """Of the whole batch, forward and backward; what takes less than `LITTLE_SECONDS` is asked of a
-    smaller batch too."""
+    """The passes over the whole batch, forward and backward; a law that takes less than
+    `LITTLE_SECONDS` is tried on a smaller batch too.
+    """
     most_bytes: int | None = None
-    """Beside the user's model; None for as many as are free."""
+    """The largest memory beside the user's model, in bytes; None for as many as are free."""
 
 
 WEIGHTS_BESIDE = 4
 """Times the weights that a trial takes beside them: a copy, its gradient, and Adam's two means."""
 PASSES = 40.0
-"""That all laws make of the slice at most, in forward passes; one update counts for three."""
+"""The largest number of passes over the slice by all laws, in forward passes; one update counts for
+three.
+"""
 LITTLE_SECONDS = 5.0
 _FORWARD = 3.0
 """Forward passes that one with its backward pass takes as long as."""
@@ -63,22 +66,24 @@ class Trial:
     model: nn.Module
     """The copy. It starts in evaluation mode; the law that updates it comes last."""
     copies: dict[int, Any]
-    """By the `id` of what was copied what it became, as `copy.deepcopy` keeps it."""
+    """The copies by the `id` of their originals, as `copy.deepcopy` keeps them."""
     inputs: Inputs
     loss: Callable[[Any], Tensor] | None
-    """Of the output on this slice."""
+    """The loss of an output on this slice."""
     output: Any
-    """In evaluation mode, before any law touched the copy."""
+    """The output in evaluation mode, before any law touched the copy."""
     seconds: float
-    """Of the processor, that a forward pass takes: a busy machine tries what an idle one does."""
+    """The processor's seconds that a forward pass takes: a busy machine then tries what an idle one
+    does.
+    """
     until: float = math.inf
-    """Of the thread's processor time, after which no pass begins."""
+    """The thread's processor time after which no pass begins."""
     budget: float = math.inf
     """Seconds from the first law to then."""
 
     @property
     def expected(self) -> str:
-        """What the laws will take at most, as words."""
+        """The longest time that the laws are expected to take, in words."""
         return f"about {max(1, math.ceil(min(self.budget, self.seconds * PASSES)))} s"
 
     def run(self, inputs: Inputs | None = None) -> Any:
@@ -90,8 +95,9 @@ class Trial:
         return call_with(self.model, self.inputs if inputs is None else inputs)
 
     def refuse_beyond(self, passes: float) -> None:
-        """Raises OutOfTime where so many more forward passes would take longer than all laws
-        may."""
+        """Checks that so many more forward passes stay within the time of all laws. Raises
+        OutOfTime where they do not.
+        """
         if time.thread_time() + self.seconds * passes > self.until:
             raise OutOfTime(
                 f"the trial may take {self.budget:.2g} s here, three passes of the whole batch and "
@@ -209,6 +215,6 @@ def _loss_of_these(output: Any, loss: Callable[[Any], Tensor] | None) -> Tensor:
 
 
 def said(error: Exception) -> str:
-    """What an error says, in a line."""
+    """Returns an error's name and message, in a line."""
     text = " ".join(str(error).split())
     return f"{type(error).__name__}: {text[:120]}" if text else type(error).__name__

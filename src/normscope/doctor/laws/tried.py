@@ -1,4 +1,4 @@
-"""What the laws found: each asked in turn of one trial, or the reason why it was not."""
+"""The findings of the laws: each is tried in turn on one copy, or has the reason why it was not."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -24,7 +24,7 @@ NO_TRIAL = "the model was not tried"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tried:
-    """What became of a model when it was tried."""
+    """The outcome of trying a model."""
 
     movement: Movement | None = None
     modes: ModesApart | None = None
@@ -34,12 +34,12 @@ class Tried:
     pictures: PictureUses | None = None
     rows: LostRows | None = None
     reasons: Mapping[str, str] = field(default_factory=dict)
-    """By the names of these, why one was not asked, as a clause."""
+    """The reasons why laws were not tried, by the names of these fields, as clauses."""
     reason: str = NO_TRIAL
-    """Why none of the others was."""
+    """The reason why none of the others was tried."""
 
     def lacking(self, law: str) -> str:
-        """Why a law was not asked; "" where it was."""
+        """Returns why a law was not tried; "" where it was."""
         if getattr(self, law) is not None:
             return ""
         return self.reasons.get(law, self.reason)
@@ -54,7 +54,7 @@ LEAST_PASSES = {
     "pictures": 3,
     "rows": 12,
 }
-"""By law, forward passes without which it has no answer."""
+"""The fewest forward passes with which a law has an answer."""
 UNTRIED = Tried()
 LEFT_OUT = Tried(reason="the trial on a copy was left out")
 
@@ -73,7 +73,8 @@ def tried(
     limits: TrialLimits | None = None,
     watch: Callable[[str, int, int], None] = lambda stage, done, total: None,
 ) -> Tried:
-    """Every law of a model that runs and has finite weights and a loss. The model is only read.
+    """Tries every law on a model that runs and has finite weights and a loss. The model is only
+    read.
 
     peaks: the largest rates of the optimiser's groups, where its scheduler told them. seen: what
     one pass showed. is_causal: whether every attention hides later tokens. places: what the model
@@ -124,5 +125,5 @@ def _reach(trial: Trial, seen: ModelMeasurements) -> LogitReach:
 
 
 def _asks_for_others(seen: ModelMeasurements | None) -> bool:
-    """Whether the user's loss is a cross-entropy of other tokens than the next one's."""
+    """Tells whether the user's loss is a cross-entropy of other tokens than the next one's."""
     return seen is not None and seen.targets is not None and not seen.predicts_next

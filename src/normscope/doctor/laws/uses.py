@@ -25,7 +25,7 @@ from .trial import OutOfTime, Trial, Untried
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InputUses:
-    """What the output knows of what the model is given."""
+    """The dependence of the output on each part of the model's input."""
 
     unread: tuple[str, ...] = ()
     """Inputs that change nothing of the output."""
@@ -33,27 +33,28 @@ class InputUses:
     """Places of an output that are all the same in a row, where rows differ; 0 where some are
     not."""
     later: float = 0.0
-    """By how much outputs change with the tokens after them, as a share of their size."""
+    """The change of outputs with the tokens after them, as a share of their size."""
     rows: float = 0.0
     """The same with other rows of the batch."""
     answers: tuple[int, ...] = ()
-    """Of outputs beside one another, how many places later the token stands that each is asked for,
-    of those that know it."""
+    """The distances in places to the token that each of several parallel outputs is asked for, of
+    those that know it.
+    """
     order: float | None = None
     """The same of the outputs at other places once two tokens have changed theirs; None of a model
     that hides later tokens, and so knows their order, or that is given no tokens."""
     context: ContextUses = field(default_factory=ContextUses)
-    """What outputs know of places, and of other tokens."""
+    """The use of places and of other tokens."""
     has_positions: bool = False
-    """Whether modules, weights or buffers are called after positions."""
+    """True where modules, weights or buffers are named after positions."""
     padding: float | None = None
     """The same of outputs at tokens with what stands at padding; None without any."""
     padding_is_asked_by: str = ""
-    """How what stands there was changed: "ids" of the batch's mask, or "row" of an embedding."""
+    """The way in which padding was changed: "ids" of the batch's mask, or "row" of an embedding."""
 
 
 _ROUNDED = 1e-4
-"""Of an output's size: what another order of sums leaves, and more."""
+"""The share of an output's size that exceeds what another order of sums leaves."""
 _ROUNDED_IN_HALF = 0.02
 _REORDERED = 3e-6
 """The same of one sum in another order; what positions do at first, with weights that are small,
@@ -120,7 +121,9 @@ class _Asked:
                     break
 
     def _changes_nothing(self, changed: Mapping[str, Tensor]) -> bool:
-        """Whether every tensor of the output, such as a loss beside the scores, is the same."""
+        """Tells whether every tensor of the output, such as a loss beside the scores, stays the
+        same.
+        """
         after = self._after(changed)
         if after is None or not torch.equal(after, self._scores):
             return False
@@ -132,7 +135,7 @@ class _Asked:
         return len(both[0]) == len(both[1]) and all(map(torch.equal, *both))
 
     def later(self) -> float:
-        """At the first half of the places, with other tokens in the second.
+        """Measures the change in the first half of the places with other tokens in the second half.
 
         Of several sequences of tokens that one counts at which it is least: a decoder may know all
         of an encoder's.
@@ -153,8 +156,9 @@ class _Asked:
             yield self._changed(after, slice(None), slice(0, half))
 
     def answers(self) -> tuple[int, ...]:
-        """Of outputs that know the token that they are asked for, how many places later it stands;
-        none of a model with a single output."""
+        """Returns, for outputs that know the token that they are asked for, how many places later
+        it stands; empty for a model with a single output.
+        """
         ids_BT = self._given.get(self._ids)
         if ids_BT is None or ids_BT.shape[1] < _LONG_ENOUGH or self._scores.ndim != 3:
             return ()
@@ -165,7 +169,7 @@ class _Asked:
         return tuple(known_answers(self._trial, self._ids, ids_BT, run).values())
 
     def context(self, places: PlacesMeant, moved: bool) -> ContextUses:
-        """Of tokens that are all real."""
+        """Measures the use of places with tokens that are all real."""
         ids_BT = self._given.get(self._ids)
         hidden = padding_in(self._trial.inputs, crosses=False).values()
         if ids_BT is None or not all(bool(real.all()) for real in hidden):
@@ -194,8 +198,8 @@ class _Asked:
                 one.data = data
 
     def order(self) -> float | None:
-        """At all places but two, whose tokens are exchanged, or of what has no places; None where
-        these are alike.
+        """Measures the change at all places but two, whose tokens are exchanged, or of an output
+        without places; None where these tokens are the same.
         """
         ids_BT = self._given.get(self._ids)
         if ids_BT is None or len(self._scores) != len(ids_BT) or ids_BT.shape[1] < _LEAST:
@@ -230,8 +234,8 @@ class _Asked:
         return _size_of_change(before, after)
 
     def rows(self) -> float:
-        """At the first sequence, with other numbers in all others; or at these, with others in the
-        first.
+        """Measures the change in the first sequence with other numbers in all others, or in these
+        with others in the first; returns the larger.
         """
         sizes = {x.shape[0] for x in self._given.values() if x.ndim}
         rows = len(self._scores)
@@ -274,7 +278,9 @@ class _Asked:
         return None, ""
 
     def _with_other_row(self, table: nn.Embedding, real_BT: Tensor) -> float:
-        """With another row for padding in the table, which no other token reads."""
+        """Measures the change with another row for padding in the table, which no other token
+        reads.
+        """
         at = int(table.padding_idx or 0)
         row = table.weight[at].clone()
         drawn = torch.randn(row.shape, generator=torch.Generator().manual_seed(0))
@@ -285,7 +291,9 @@ class _Asked:
         return self._changed_at(after, real_BT, at)
 
     def _changed_at(self, after: Tensor | None, real_BT: Tensor, but: int) -> float:
-        """At real places, or of the whole output where it has no places; without one class."""
+        """Measures the change at real places, or of the whole output where it has no places,
+        without one class.
+        """
         if after is None:
             return 0.0
         before = self._scores
@@ -315,7 +323,9 @@ class _Asked:
 
 
 def _alike(scores: Tensor | None) -> int:
-    """Of scores (B, N, V), N where all N are the same in each row, and rows differ."""
+    """Returns N for scores (B, N, V) where all N are the same in each row, and rows differ; 0
+    otherwise.
+    """
     if scores is None or scores.ndim != 3 or min(scores.shape[:2]) < 2:
         return 0
     size = float(scores.double().norm())
@@ -339,9 +349,9 @@ def _has_positions(model: nn.Module) -> bool:
 
 
 _SAYS_OF_OTHERS = re.compile(r"mask|label|target|cache|past|position|length|^y$")
-"""In the names of inputs that say something of others, or that the loss alone reads."""
+"""The names of inputs that describe other inputs, or that the loss alone reads."""
 _NO_TOKENS = re.compile(r"mask|cache|past|position|length|type")
-"""In the names of inputs that hold whole numbers and no tokens; a decoder's may be targets."""
+"""The names of inputs that hold whole numbers and no tokens; a decoder's may be targets."""
 
 
 def _size_of_change(before: Tensor, after: Tensor) -> float:
@@ -362,8 +372,8 @@ _RUN = 2
 
 
 def _is_padded(real_BT: Tensor) -> bool:
-    """Whether all that is not real stands at the end of its row, or all at its beginning, and in
-    one of them several times.
+    """Tells whether all padding stands at the ends of rows, or all at their beginnings, and several
+    times in one of them.
     """
     if bool(real_BT.all()) or not bool(real_BT.any(1).all()):
         return False

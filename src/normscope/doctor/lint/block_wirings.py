@@ -1,4 +1,4 @@
-"""How each block is wired, in the names of its own modules, and the one block that is wired unlike
+"""The wiring of each block, in the names of its own modules, and the one block that is wired unlike
 all others.
 
 A block is what parameters of one number in their names belong to. Its norms and sub-layers keep
@@ -80,8 +80,8 @@ _MIXING = re.compile("|".join(map(kind_name, ("cross_attention", "attention", "m
 
 
 def _ends_in_own_norm(stack: Stack, place: int, last: _Block, usual_end: str) -> bool:
-    """Whether all that the last block lacks is a norm of its own around its end, which counts as
-    the final one.
+    """Tells whether all that the last block lacks is a norm of its own around its end, which counts
+    as the final one.
     """
     norm, _, rest = usual_end.removeprefix("x ← ").partition("(")
     own, _ = _split(last.sublayers[0].measured.matrices[0], place)
@@ -92,8 +92,8 @@ def _ends_in_own_norm(stack: Stack, place: int, last: _Block, usual_end: str) ->
 
 
 def _places(names: Sequence[str]) -> int | None:
-    """Which of the numbers in names is the block's: the one with most values. None where names have
-    none.
+    """Finds the place, among the numbers in names, of the block's number: the one with most values.
+    None where names have no number.
     """
     numbers = [[int(part) for part in name.split(".") if part.isdecimal()] for name in names]
     shortest = min(map(len, numbers), default=0)
@@ -116,7 +116,7 @@ def _split(name: str, place: int) -> tuple[tuple[int, ...], str]:
 
 
 def _written(stack: Stack, place: int) -> list[_Block] | None:
-    """Every block with its steps, in the order of depth; None where one of them is not
+    """Returns every block with its steps, in the order of depth; None where one of them is not
     understood.
     """
     blocks: dict[tuple[int, ...], _Block] = {}
@@ -233,7 +233,7 @@ class _Writer:
         return found
 
     def _is_foreign(self, end: Term) -> bool:
-        """Whether a value is made of nothing of this block."""
+        """Tells whether nothing of this block goes into a value."""
         if id(end) not in self._foreign:
             made_of = walked(end, lambda term: () if term.kind == "branch" else term.arguments)
             self._foreign[id(end)] = all(self._owner.get(id(term)) != self._key for term in made_of)
@@ -243,7 +243,7 @@ class _Writer:
 def _built_alike(
     blocks: Sequence[_Block], odd: int, place: int, weights: Mapping[str, Tensor]
 ) -> bool:
-    """Whether a block has matrices of the names and shapes that others have."""
+    """Tells whether a block has matrices of the same names and shapes as another block."""
 
     def built(block: _Block) -> list[tuple[str, tuple[int, ...]]]:
         names = {name for sublayer in block.sublayers for name in sublayer.measured.matrices}

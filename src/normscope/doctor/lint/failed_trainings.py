@@ -14,15 +14,15 @@ class FailedTraining:
     sublayers: int
     width: int
     lowest_rate: float
-    """At this rate and at every higher one that was tried, it learned nothing."""
+    """The lowest rate at which it learned nothing, as at every higher one that was tried."""
     highest_rate: float
-    """That was tried."""
+    """The highest rate that was tried."""
     source: str
     """The folder of the study."""
 
 
 WARMUP_UPDATES = 80
-"""That all of them had, under AdamW."""
+"""The warm-up that all of them had, under AdamW."""
 
 FAILED_TRAININGS = (
     FailedTraining(

@@ -1,5 +1,5 @@
-"""Which scheme a stack's weights were drawn by: a law of width for all matrices, and a law of depth
-for some.
+"""The scheme by which a stack's weights were drawn: a law of width for all matrices, and a law of
+depth for some.
 
 A law of width gives a matrix's deviation from its fans. A law of depth divides it, for the matrices
 whose products join the stream: by √(2L) in GPT-2, for L blocks of two sub-layers.
@@ -23,40 +23,40 @@ class DrawnAlike:
     """The matrices of one purpose, one or more a block."""
 
     purpose: str
-    """In words: "attention outputs", say."""
+    """The purpose in words, such as "attention outputs"."""
     joins: bool
-    """Whether its product is what joins the stream."""
+    """True where its product joins the stream."""
     names: tuple[str, ...]
     blocks: tuple[int, ...]
     sizes: tuple[float, ...]
-    """Of each: the root mean square of its entries."""
+    """The size of each: the root mean square of its entries."""
     fan_in: int
     fan_outs: tuple[int, ...]
     """More than one where they are parts of a packed matrix, which may have been drawn as a
     whole.
     """
     entries: int
-    """Of one of them."""
+    """The number of entries of one of them."""
 
     @property
     def projects(self) -> bool:
-        """Whether it makes queries, keys or values."""
+        """True where it makes queries, keys or values."""
         return self.purpose.endswith("projections")
 
     @property
     def size(self) -> float:
-        """Of all of them."""
+        """The size of all of them together."""
         return math.sqrt(math.fsum(size * size for size in self.sizes) / len(self.sizes))
 
     def near(self, size: float, wanted: float, *, of_all: bool = True) -> bool:
-        """Whether a size is a draw at the wanted deviation: the mean square of n entries strays by
-        √(2/n).
+        """Tells whether a size is that of a draw at the wanted deviation: the mean square of n
+        entries strays by √(2/n).
         """
         strays = 4 / math.sqrt(2 * self.entries * (len(self.sizes) if of_all else 1))
         return wanted > 0 and abs(size / wanted - 1) < 0.02 + strays
 
     def at(self, wanted: float) -> bool:
-        """Whether each block's is a draw at one deviation."""
+        """Tells whether each block's matrix is a draw at one deviation."""
         return all(self.near(size, wanted, of_all=False) for size in self.sizes) and self.near(
             self.size, wanted
         )
@@ -68,7 +68,7 @@ class WidthLaw:
 
     title: str
     deviation: Callable[[int, int, int], float]
-    """Of fan in, fan out and the stream's width."""
+    """The deviation for fan in, fan out and the stream's width."""
 
     def wanted(self, group: DrawnAlike, width: int) -> list[float]:
         return [self.deviation(group.fan_in, fan_out, width) for fan_out in group.fan_outs]
@@ -104,7 +104,7 @@ WIDTH_LAWS = (
         title="He's √(2/(fan in))", deviation=lambda fan_in, fan_out, width: math.sqrt(2 / fan_in)
     ),
 )
-"""Those in use, the commonest first."""
+"""The laws in use, the commonest first."""
 
 
 def drawn_alike(patient: Patient, stack: Stack) -> list[DrawnAlike]:

@@ -31,7 +31,9 @@ class WeightMatrix:
     """Root mean square of its entries."""
     outputs: int
     inputs: int
-    """Which of the two is which does not matter here: Glorot's scale knows only their sum."""
+    """The number of inputs; it does not matter here which side that is: Glorot's scale knows only
+    the sum of both.
+    """
 
 
 def matrices_of(patient: Patient, sublayer: Sublayer, width: int) -> list[WeightMatrix]:
@@ -70,7 +72,7 @@ def matrices_of(patient: Patient, sublayer: Sublayer, width: int) -> list[Weight
 
 
 def _parts(name: str, weight: Tensor, width: int) -> list[WeightMatrix]:
-    """Those of a packed matrix; none of one that packs nothing."""
+    """Returns the parts of a packed matrix; an empty list for one that packs nothing."""
     longer = int(weight.shape[1] > weight.shape[0])
     if weight.shape[1 - longer] != width or weight.shape[longer] not in (2 * width, 3 * width):
         return []
@@ -89,7 +91,7 @@ def _parts(name: str, weight: Tensor, width: int) -> list[WeightMatrix]:
 
 
 def _mean_squares(part: Tensor, over: int) -> Tensor:
-    """In float64, of every row or column of a matrix."""
+    """Returns the mean square of every row or column of a matrix, in float64."""
     given = part if part.dtype == torch.float64 else part.float()
     norms: Tensor = torch.linalg.vector_norm(given, dim=over)
     return norms.double().square() / part.shape[over]
@@ -102,8 +104,8 @@ deviation by 13 %.
 
 
 def _interleaved(sizes: Sequence[float], squares: Tensor) -> bool:
-    """Whether parts are of one size though rows, whose mean squares are given, are of as many sizes
-    as parts.
+    """Tells whether parts are of one size though rows, whose mean squares are given, are of as many
+    sizes as there are parts.
     """
     smallest, *_, largest = squares.sort().values.chunk(len(sizes))
     spread = math.sqrt(float(largest.mean()) / max(float(smallest.mean()), 1e-300))
@@ -131,7 +133,7 @@ class MatrixGain:
     role: _MatrixRole
     parameter: str
     gain: float
-    """Its size in multiples of Glorot's √(2 / (inputs + outputs))."""
+    """The size in multiples of Glorot's √(2 / (inputs + outputs))."""
     wanted: float
     """The gain of the placement."""
 
@@ -144,8 +146,8 @@ class MatrixGain:
 def weighed(
     patient: Patient, stack: Stack, placement: type[Placement], fits: Callable[[MatrixGain], bool]
 ) -> list[MatrixGain]:
-    """Every matrix of the stack's sub-layers whose purpose can be told, with the gain that a
-    placement gives it.
+    """Returns every matrix of the stack's sub-layers whose purpose can be told, with the gain that
+    a placement gives it.
 
     fits: what counts as agreement; of the three projections of attention it decides which one is
     the value, where the usual order (query, key, value) does not fit and another one does.

@@ -23,8 +23,8 @@ from .patient import Patient
 from .structure import by_kind, factor_of_sum
 
 _ONE_STEP = 0.8
-"""Of the whole change over depth: a law l^p makes at most 0.63 of it in one step, an odd block
-nearly all.
+"""The share of the whole change over depth from which on one step is odd: a law l^p makes at most
+0.63 of it in one step, an odd block nearly all.
 """
 _NOTHING = 1e-12
 """A branch's mean square over the stream's that fp32 cannot add."""
@@ -40,12 +40,12 @@ class OddOne(Generic[_Value]):
 
     name: str
     block: int
-    """Its place among its likes, counted from 1."""
+    """The place among its counterparts, counted from 1."""
     value: _Value
     usual: _Value
-    """What most of the others have."""
+    """The value of most of the others."""
     likes: int
-    """How many places there are, this one among them."""
+    """The number of places, this one included."""
 
 
 def odd_ones(names: Sequence[str], sizes: Sequence[float], *, apart: float) -> list[OddOne[float]]:
@@ -80,7 +80,7 @@ def _odd(
     alike: int,
     is_odd: Callable[[_Value], bool],
 ) -> list[OddOne[_Value]]:
-    """Those that are odd where more than half are alike."""
+    """Returns the odd values where more than half are alike."""
     return [
         OddOne(name=name, block=place, value=value, usual=usual, likes=len(values))
         for place, (name, value) in enumerate(zip(names, values, strict=True), 1)
@@ -93,7 +93,7 @@ def _within(size: float, usual: float, factor: float) -> bool:
 
 
 def _follows_depth(sizes: Sequence[float]) -> bool:
-    """Whether sizes rise with every block, or fall, and no one step makes nearly all of the
+    """Tells whether sizes rise with every block, or fall, and no one step makes nearly all of the
     change.
     """
     if min(sizes) <= 0:
@@ -118,8 +118,8 @@ def likes_of(stack: Stack) -> Iterator[list[Sublayer]]:
 
 
 def _of_like_parts(kind: list[Sublayer]) -> list[Sublayer]:
-    """Without those that are called otherwise than all others and hold another number of
-    matrices, as a second head's sum beside the blocks.
+    """Leaves out sub-layers whose name and number of matrices both differ from the usual, such as a
+    second head's sum beside the blocks.
     """
     parts = {one.name: len(one.measured.matrices) for one in kind}
     names = Counter(re.sub(r"\d+", "#", one.name) for one in kind)

@@ -22,7 +22,7 @@ _FILES = [
 ]
 _MADE = {rule.id: rule for file in _FILES for rule in vars(file).values() if isinstance(rule, Rule)}
 RULES: tuple[Rule, ...] = tuple(_MADE[id] for id in WORDS)
-"""In the order in which findings of one severity are listed."""
+"""The rules in the order in which findings of one severity are listed."""
 
 
 _NOT_FINITE = ("nonfinite-weights", "nonfinite-update", "nonfinite-gradient")
@@ -43,7 +43,7 @@ _PARTLY = (
     "rounded-updates",
     "modes-differ",
 )
-"""Some weights learn nothing, or another model is trained."""
+"""The rules by whose faults some weights learn nothing, or another model is trained."""
 _COSTS: tuple[tuple[str, ...], ...] = (_NOT_FINITE, _LEARNS_NOTHING, _RATE_FAILS)
 _FIRST_OF_EQUALS = (*_PARTLY, "uneven-updates")
 _LAST_OF_EQUALS = ("untied-head",)
@@ -51,8 +51,8 @@ _LAST_OF_EQUALS = ("untied-head",)
 
 
 def _cost(finding: Finding) -> tuple[bool, int, int, int]:
-    """What orders findings: notes last; what ends a training before what only costs; the worst; and
-    among equals weights that do not learn.
+    """Returns the key by which findings are ordered: notes last; what ends a training before what
+    only costs; the worst; and among equals weights that do not learn.
 
     A rate at which trainings fail is told before a wrong wiring, which trains, though worse. Rules
     in their order go on from there: wiring, initialisation, the rest.
@@ -68,13 +68,13 @@ def _cost(finding: Finding) -> tuple[bool, int, int, int]:
 
 
 def reasons() -> dict[str, str]:
-    """Why each rule's findings matter, by its id."""
+    """Returns the reason why each rule's findings matter, by the rule's id."""
     return {rule.id: rule.explanation for rule in RULES}
 
 
 def lint(patient: Patient, silenced: Collection[str] = ()) -> tuple[Finding, ...]:
-    """What the rules find: what ends a training first, then the worst, then in the order of
-    `RULES`, and notes last.
+    """Returns the findings of all rules: what ends a training first, then the worst, then in the
+    order of `RULES`, and notes last.
 
     silenced: ids of rules that are not asked; raises ValueError on one that does not exist.
     """
@@ -89,7 +89,8 @@ def in_order_of_cost(findings: Iterable[Finding]) -> tuple[Finding, ...]:
 
 
 def asked_rules(patient: Patient, silenced: Collection[str] = ()) -> tuple[AskedRule, ...]:
-    """Every rule, in the order of `RULES`: whether it can be asked about a patient, and why not.
+    """Tells of every rule, in the order of `RULES`, whether it can be checked on a patient, and why
+    not.
 
     silenced: ids of rules that are not asked; raises ValueError on one that does not exist.
     """
@@ -104,8 +105,8 @@ def asked_rules(patient: Patient, silenced: Collection[str] = ()) -> tuple[Asked
 
 
 def check_silenced(silenced: Collection[str]) -> None:
-    """Raises ValueError on an id that no rule has, naming the nearest that one has, if any is
-    near.
+    """Checks the ids of silenced rules. Raises ValueError on an id that no rule has, naming the
+    nearest that one has, if any is near.
     """
     known = [rule.id for rule in RULES]
     for name in silenced:

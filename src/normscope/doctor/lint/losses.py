@@ -1,22 +1,25 @@
-"""What a checkpoint's losses on one batch tell, read as it is and read otherwise."""
+"""The conclusions from a checkpoint's losses on one batch, under its own wiring and under another
+reading.
+"""
 
 import math
 
 from ..measured import ModelMeasurements
 
 _LEARNED_NATS = 0.3
-"""How far below uniform guessing weights lie under one of the readings, for their losses to tell
-the two apart.
+"""The distance in nats below uniform guessing that weights reach under one of the readings, for
+their losses to decide between the two.
 """
 _LOWER = 0.05
-"""By which share of what the weights have learned a loss is clearly lower; and by how many nats at
-least."""
+"""The share of what the weights have learned by which a loss is clearly lower, and the nats at
+least.
+"""
 MUCH_LOWER = 0.2
 """The same for a loss that leaves no doubt."""
 
 
 def gained(seen: ModelMeasurements, nats: float | None) -> float | None:
-    """How much lower the loss is under another reading, as a share of what the weights have
+    """Returns how much lower the loss is under another reading, as a share of what the weights have
     learned, which counts as a nat at least; below 0 where it is higher.
 
     None where the two do not tell: weights that have learned too little under either, losses too

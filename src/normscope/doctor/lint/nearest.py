@@ -24,13 +24,13 @@ _LARGEST = 24
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _FormulaEdits:
-    """How an observed formula differs from the one that a placement has at its place."""
+    """The differences between an observed formula and the one that a placement has at its place."""
 
     kind: str
     observed: Formula
     expected: Formula
     edits: tuple[str, ...]
-    """In words, of the expected one: "without the norm on the sum"."""
+    """The edits of the expected formula, in words: "without the norm on the sum"."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +72,9 @@ def nearest(stack: Stack, shape: StackShape) -> _NearestPlacement | None:
 
 
 def compared(near: _NearestPlacement) -> str:
-    """As "Nearest is Pre-LN, but ...", with both formulas of the first difference."""
+    """Describes the nearest placement, as in "Nearest is Pre-LN, but ...", with both formulas of
+    the first difference.
+    """
     first = near.differences[0]
     words = "; ".join(
         f"{kind_name(one.kind)} {', '.join(dict.fromkeys(one.edits))}"

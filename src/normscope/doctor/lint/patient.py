@@ -26,7 +26,7 @@ from ..trace.forward import NonfiniteWeight, are_trained, joined, norm_parameter
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loading:
-    """What happened when a checkpoint was put into the model."""
+    """The outcome of loading a checkpoint into the model."""
 
     missing: tuple[str, ...]
     """Parameters of the model that the checkpoint lacks."""
@@ -42,46 +42,48 @@ class Patient:
     stacks: tuple[Stack, ...]
     observed: ModelMeasurements
     dtype: torch.dtype
-    """That of the model's weights."""
+    """The dtype of the model's weights."""
     optimizer: torch.optim.Optimizer | None = None
     """The user's own, with its parameter groups."""
     loading: Loading | None = None
-    """Of a checkpoint; None for a model with initial weights."""
+    """The loading of a checkpoint; None for a model with initial weights."""
     wanted_placement: str | None = None
     """The placement that the model's configuration names, where it names one."""
     clip_norm: float | None = None
-    """What the norm of the whole gradient is clipped to; inf for no clipping, None where that is
-    not known.
+    """The number that the norm of the whole gradient is clipped to; inf for no clipping, None where
+    that is not known.
     """
 
     course: RateCourse | None = None
     """The first rates of the user's scheduler."""
     no_course: str = "no scheduler was given"
-    """Why there are none, as a clause."""
+    """The reason why there are none, as a clause."""
     told_warmup_updates: int | None = None
-    """That the user told, whatever a log says."""
+    """The warm-up that the user gave, whatever a log says."""
     logged_warmup_updates: int | None = None
-    """Over which the rate of the training's log rises."""
+    """The updates over which the rate of the training's log rises."""
     nonfinite: tuple[NonfiniteWeight, ...] = ()
     """Weights that are infinite or NaN; stacks and measurements are then of a model with 0 in their
     place.
     """
     no_gradient: str = ""
-    """Why none can be taken of the forward pass, as a clause; "" where one was."""
+    """The reason why no gradient can be taken of the forward pass, as a clause; "" where one
+    was.
+    """
     advice: Advice | None = None
-    """On its learning rate; None where it was not asked for."""
+    """The advice on its learning rate; None where it was not asked for."""
     tried: Tried = UNTRIED
-    """What the laws found."""
+    """The findings of the laws."""
     places: CodePlaces = NO_PLACES
-    """Where in the user's code its modules are built and called."""
+    """The places in the user's code where its modules are built and called."""
     measured: bool = True
     """False where the structure alone is known: `observed` has no numbers then."""
     weights: Mapping[str, Tensor] = field(init=False, repr=False, compare=False)
     """The model's parameters, those with several names under each of them."""
     _sizes: dict[int, float] = field(init=False, repr=False, compare=False, default_factory=dict)
-    """Of parameters by `id`, which no rule changes."""
+    """The sizes of parameters by `id`, which no rule changes."""
     trained: bool = field(init=False)
-    """Whether the weights are not as they were drawn: a checkpoint was loaded, or it shows."""
+    """True where the weights are not as they were drawn: a checkpoint was loaded, or it shows."""
 
     def __post_init__(self) -> None:
         # Once: rules ask for them hundreds of times, and each time all modules would be gone
@@ -101,7 +103,7 @@ class Patient:
         return self._sizes[id(weight)]
 
     def sublayers(self) -> Iterator[Sublayer]:
-        """Those of all stacks."""
+        """Returns the sub-layers of all stacks."""
         return (sublayer for stack in self.stacks for sublayer in stack.sublayers)
 
     @property
@@ -128,17 +130,17 @@ class Patient:
 
     @property
     def held(self) -> set[int]:
-        """By `id`, the parameters in these groups."""
+        """The `id`s of the parameters in these groups."""
         return {id(parameter) for group in self.groups for parameter in group["params"]}
 
     @property
     def was_differentiated(self) -> bool:
-        """Whether there was a loss with any gradient at all."""
+        """True where there was a loss with any gradient at all."""
         return any(norm != 0 for norm in self.observed.gradient_norms.values())
 
     def gets_gradient(self, name: str) -> bool:
-        """Whether a parameter that asks for a gradient gets one, now or in a later update; without
-        a loss it does.
+        """Tells whether a parameter that asks for a gradient gets one, now or in a later update;
+        without a loss it counts as getting one.
         """
         parameter, seen = self.weights.get(name), self.observed
         if parameter is None or not parameter.requires_grad:
@@ -161,8 +163,8 @@ class Patient:
 
 
 def is_librarys(model: nn.Module, parameters: Sequence[str]) -> bool:
-    """Whether an installed package's class makes the module that parameters stand in, and calls it
-    as it came.
+    """Tells whether an installed package's class makes the module of these parameters, and calls it
+    unchanged.
 
     Such a wiring is what its checkpoints are trained with, and nothing that a user wrote.
     """
@@ -216,7 +218,7 @@ def listed(of: Iterable[Any], shown: int = 3) -> str:
 
 
 def numbered(blocks: Sequence[int]) -> str:
-    """As "block 2", or "blocks 2–4"."""
+    """Names blocks, as in "block 2", or "blocks 2–4"."""
     return f"block{'s' if len(blocks) > 1 else ''} {ranges(list(blocks))}"
 
 
@@ -292,5 +294,5 @@ def a_judged_rate(patient: Patient) -> str:
 
 
 def a_law(name: str) -> Callable[[Patient], str]:
-    """That the model was tried by a law, a field of `Tried`."""
+    """Returns the need of a rule that a law, a field of `Tried`, was tried on the model."""
     return lambda patient: patient.tried.lacking(name)

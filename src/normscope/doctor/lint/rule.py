@@ -1,6 +1,4 @@
-"""What a rule of the linter is: a generator that looks at a patient and yields what it finds
-wrong.
-"""
+"""The definition of a rule: a generator that looks at a patient and yields what it finds wrong."""
 
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -16,18 +14,22 @@ from .patient import Patient, listed, named
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """What a rule yields: a finding without the rule's own id and severity, which the rule adds."""
+    """A finding as a rule yields it, without the rule's own id and severity, which the rule
+    adds.
+    """
 
     where: str | Iterable[Any]
-    """As `Finding` has it, or names to be listed, or what has such a name."""
+    """The subject: a text as in `Finding`, names to be listed, or things that have a name."""
     message: str
-    """As `Finding` has these."""
+    """The message and the fix, as in `Finding`."""
     fix: str = ""
     """"" for the rule's own."""
     severity: Severity | None = None
-    """None for the rule's own."""
+    """The severity; None for the rule's own."""
     in_code: bool = True
-    """Whether a place in the user's code makes it; False for what the optimiser is told alone."""
+    """True where a place in the user's code makes the fault; False where only the optimiser's
+    settings do.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,26 +41,28 @@ class Rule:
     severity: Severity
     """The worst that it reports."""
     title: str
-    """What is wrong, in a few words."""
+    """The fault in a few words."""
     explanation: str
-    """Why it matters, in a sentence or two."""
+    """The reason why it matters, in a sentence or two."""
     reference: str
     """Paper and section, or a public issue where it happened."""
     fix: str = ""
-    """What to change, where faults do not say so themselves."""
+    """The change to make, where faults do not say it themselves."""
     faults: Callable[[Patient], Iterable[Fault]]
     needs: tuple[Callable[[Patient], str], ...] = ()
-    """What the patient must have for the rule to be asked, of those at the end of `patient.py`."""
+    """The needs of the rule: functions at the end of `patient.py` that say what the patient
+    lacks.
+    """
     of_structure: bool = False
-    """Whether it can be asked of a structure without weights and measurements."""
+    """True where it can be checked on a structure without weights and measurements."""
     bears_nonfinite: bool = False
-    """Whether it can be asked where weights are infinite or NaN, and measurements are of 0 in their
-    place.
+    """True where it can be checked although weights are infinite or NaN, and measurements are of 0
+    in their place.
     """
 
     def lacking(self, patient: Patient) -> list[str]:
-        """Why it cannot be asked about a patient, as clauses. Without weights nothing else is
-        looked for.
+        """Returns the reasons why the rule cannot be checked on a patient, as clauses. Without
+        weights nothing else is looked for.
         """
         if patient.nonfinite and not self.bears_nonfinite:
             return ["some weights are infinite or NaN"]
@@ -67,7 +71,7 @@ class Rule:
         return [reason for need in self.needs if (reason := need(patient))]
 
     def check(self, patient: Patient) -> Iterator[Finding]:
-        """What it finds; nothing where it cannot be asked."""
+        """Yields what the rule finds; nothing where it cannot be checked."""
         for fault in [] if self.lacking(patient) else self.faults(patient):
             names = [fault.where] if isinstance(fault.where, str) else named(fault.where)
             first = names[0] if names else ""
@@ -86,8 +90,8 @@ class Rule:
 WORDS: Mapping[str, Mapping[str, str]] = tomllib.loads(
     Path(__file__).with_name("rules.toml").read_text(encoding="utf-8")
 )
-"""By a rule's id its severity and words, in the order in which findings of one severity are
-listed.
+"""The severity and the words of each rule by its id, in the order in which findings of one severity
+are listed.
 """
 
 

@@ -45,7 +45,7 @@ def skip_from_the_block(stack: Stack) -> Iterator[Fault]:
 
 
 def _flat(addends: list[Term]) -> Iterator[Term]:
-    """Those of sums that are addends themselves in their places."""
+    """Yields addends, with sums among them replaced by their own addends."""
     for addend in addends:
         if addend.kind == "sum":
             yield from _flat([_bare(inner) for inner in addend.arguments])

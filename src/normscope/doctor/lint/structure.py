@@ -1,5 +1,5 @@
-"""What rules about wiring ask: the sub-layers of blocks, and what the registry has for a stack that
-was found.
+"""The questions of rules about wiring: the sub-layers of blocks, and the registry's entries for a
+stack that was found.
 """
 
 from collections.abc import Sequence
@@ -49,7 +49,7 @@ def kinds_of(stack: Stack) -> list[SublayerKind]:
 
 
 def explained(sublayers: Sequence[Sublayer]) -> bool:
-    """Whether one registered placement has all of these sub-layers."""
+    """Tells whether one registered placement has all of these sub-layers."""
     common = [{sublayer.placement, *sublayer.also} - {""} for sublayer in sublayers]
     return bool(common) and bool(set.intersection(*common))
 
@@ -66,7 +66,7 @@ def wanted(patient: Patient, stack: Stack, name: str | None = None) -> Candidate
 
 
 def is_normed(term: Term) -> bool:
-    """Whether a value is made by sums and scales of what comes out of norms."""
+    """Tells whether a value is made of norms' outputs by sums and scales alone."""
     made_of = walked(term, lambda at: at.arguments if at.kind in ("sum", "scale") else ())
     return all(at.kind in ("norm", "sum", "scale") for at in made_of)
 
@@ -95,12 +95,14 @@ def ends_in_norm(patient: Patient, stack: Stack) -> str | None:
 
 
 def blocks_end_normed(found: Candidate) -> bool:
-    """Whether each block of a placement leaves the stream normed."""
+    """Tells whether each block of a placement leaves the stream normed."""
     return bool(found.blocks) and is_normed(found.blocks[-1].end)
 
 
 def carries_norm(patient: Patient, stack: Stack) -> bool:
-    """Whether the norm in front of each sub-layer is in the skip too: norm(x) + F(norm(x))."""
+    """Tells whether the norm in front of each sub-layer is in the skip too: norm(x) +
+    F(norm(x)).
+    """
     if stack.end_read_by == "norm":
         return False
     formula = wanted(patient, stack)
@@ -119,7 +121,7 @@ _NORMED_SKIP = Segment(_X, normed(_X) + _F, (_F,))
 
 
 def number_of(stacks: Sequence[Stack], stack: Stack) -> int:
-    """Which of several stacks it is, from 0."""
+    """Returns the number of a stack among several, from 0."""
     return next(number for number, one in enumerate(stacks) if one is stack)
 
 

@@ -1,4 +1,4 @@
-"""Where attention stands in a recorded pass: its queries, keys and values, and its softmax.
+"""The places of attention in a recorded pass: its queries, keys and values, and its softmax.
 
 It is the softmax between a product of queries and keys and one with values, or the one operation
 that computes all three.
@@ -56,8 +56,8 @@ def attentions_in(
 
 
 def _summed_into(graph: Graph, branch: Branch, softmax: int) -> list[int]:
-    """What a softmax's logits are computed from, but for what only chooses the keys that it sees:
-    an indexer has queries and keys of its own.
+    """Returns the values that a softmax's logits are computed from, without those that only choose
+    the keys: an indexer has queries and keys of its own.
     """
     computed = set(branch.computed)
 
@@ -86,8 +86,8 @@ def operands_of(graph: Graph, branch: Branch) -> Iterator[tuple[int, MatrixPart]
 
 
 def weighed_values(graph: Graph, softmax: int) -> tuple[int, int, int] | None:
-    """Of the product that a softmax weighs values in: the weights as it reads them, which factor
-    they are, and values.
+    """Finds the product in which a softmax weights values: returns the weights as it reads them,
+    their position among the factors, and the values.
 
     None where anything but rearrangement comes between.
     """

@@ -32,7 +32,9 @@ from .softmax_axes import wrong_axis
 # B = sequences, H = all between them and queries, mostly heads, Q = queries, K = keys
 
 _HIDDEN = 2000.0
-"""Below the largest logit of a row: masks add -10,000 and less, or fill in -inf."""
+"""The distance below the largest logit of a row from which on a key is hidden: masks add -10,000
+and less, or fill in -inf.
+"""
 _FEW = 8
 """Keys below which a row's weights tell little."""
 
@@ -58,8 +60,8 @@ def with_attention(
 def _of(
     graph: Graph, branch: Branch, padding: Mapping[str, Tensor], *, places: bool
 ) -> AttentionMeasurements | None:
-    """What was measured of a branch's attention, the first of several; None where it has none that
-    is understood.
+    """Measures the attention of a branch, the first of several; None where it has none that is
+    understood.
 
     padding: by the kind of attention a mask of (sequences, keys), False at tokens without meaning.
     places: whether to look for what it knows of places.
@@ -145,8 +147,9 @@ def _measured(
 
 
 def _has_many_lengths(x: Tensor, width: int) -> bool:
-    """Whether more than half of the vectors of a head's width are off their median length by 1 % or
-    more; of keys that were turned for the product, they stand in the last dimension but one.
+    """Tells whether more than half of the vectors of a head's width deviate from their median
+    length by 1 % or more; keys that were transposed for the product have them in the last dimension
+    but one.
     """
     if x.is_meta or not x.numel():
         return False
@@ -185,15 +188,17 @@ def _in_sequences(
 
 
 def _drawn(graph: Graph, products: Sequence[int | None]) -> float | None:
-    """What queries' and keys' matrices make of a logit, over what two like the values' would; None
-    where unknown.
+    """Returns the logits' size as the matrices of queries and keys make it, over its size with two
+    matrices like the values'; None where unknown.
     """
     gains = [matrix_gain(graph, n) for n in products if n is not None]
     return (gains[0] * gains[1]) ** 0.5 / gains[2] if len(gains) == 3 and gains[2] else None
 
 
 def _unnormed(graph: Graph, products: Mapping[str, int]) -> tuple[str, ...]:
-    """Of the products that make them, those that read a value of which others read a norm."""
+    """Returns the sides, of queries, keys and values, whose product reads a value bare while the
+    product of another side reads a norm of it.
+    """
     sources: dict[str, int] = {}
     bare: dict[str, int] = {}
     for side, product in products.items():

@@ -9,7 +9,8 @@ from .parameters import size_of
 
 
 def conditioned_gates(graph: Graph, stacks: Sequence[Stack]) -> dict[str, float]:
-    """By the matrix that makes such gates their root mean square, the largest of several.
+    """Measures gates that come of a condition: returns their root mean square, the largest of
+    several, by the matrix that makes them.
 
     A gate is no part of the stream, has one value for all tokens, and is read off a product with
     weights as it is; one that a table is added to starts where the table does.

@@ -176,7 +176,9 @@ def _idle(model: nn.Module, inputs: Inputs, graph: Graph) -> tuple[str, ...]:
     resting = {path for name in names if (path := name.rpartition(".")[0]) not in went_through}
     written = [*model.buffers(), *(tensor for tensor, _ in graph.trace.written)]
     called: dict[str, set[bool]] = {path: set() for path in resting}
-    """In which modes each runs; one that runs in both, and reads nothing, rests all the same."""
+    """The modes in which each resting module runs; one that runs in both, and reads nothing, is
+    idle all the same.
+    """
     with left_unchanged(model, written), torch.no_grad():
         for path in resting:
             model.get_submodule(path).register_forward_pre_hook(

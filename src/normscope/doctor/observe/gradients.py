@@ -38,8 +38,8 @@ def backward(
     tokens: Sequence[Tensor] = (),
     cause_of_nan: Callable[[], str] = str,
 ) -> tuple[ModelMeasurements, int]:
-    """What one forward pass `run()` with gradients and one backward pass add to what was measured
-    before.
+    """Adds to the measurements what one forward pass `run()` with gradients and one backward pass
+    show.
 
     And at how many places the output says something: the tokens, or one for a sequence; 0 where
     that is not known. The model and its `.grad` stay as they are.
@@ -127,7 +127,7 @@ def _with_scores(
 
 
 def _labels_examples(scores: Tensor | None, tokens: Sequence[Tensor]) -> bool:
-    """Whether there is one row of scores (B, V) for each example, and not for each token.
+    """Tells whether there is one row of scores (B, V) for each example, and not for each token.
 
     A model that flattens its tokens has as many rows as tokens.
     """
@@ -142,7 +142,9 @@ WITHOUT_AUTOGRAD = (
 
 
 def _refuse_without_autograd(model: nn.Module, output: Any) -> None:
-    """Raises NoGradient where autograd knows nothing of the output of a model that is trained."""
+    """Checks that autograd knows the output of a model that is trained. Raises NoGradient where it
+    does not.
+    """
     tensors = tensors_in(output, inside_objects=False)
     trained = any(parameter.requires_grad for parameter in model.parameters())
     if trained and not any(tensor.requires_grad for tensor in tensors):
@@ -206,8 +208,8 @@ def loss_of(output: Any, loss: Callable[[Any], Tensor] | None) -> tuple[Tensor, 
 def _logits(
     scores: Tensor | None, named: bool, widths: Sequence[int]
 ) -> tuple[int | None, float | None]:
-    """How many classes there are, and the logits' standard deviation; None where it is not clear
-    that they are any.
+    """Returns the number of classes and the logits' standard deviation; None for both where it is
+    not clear that the scores are logits.
     """
     if scores is None or scores.shape[-1] < 2 or (scores.shape[-1] in widths and not named):
         return None, None
@@ -234,8 +236,8 @@ _TOKENS_AT_ONCE = 8
 def _gradients(
     loss: Tensor, weights: Mapping[str, nn.Parameter], others: Sequence[Tensor]
 ) -> tuple[dict[str, Tensor], list[Tensor | None]]:
-    """Those of weights by name, without what the loss does not depend on, and those of others, None
-    in its place.
+    """Computes the gradients of weights, by name, without those that the loss does not depend on,
+    and of other tensors, with None for these.
     """
     if not weights:
         return {}, []
@@ -256,13 +258,15 @@ def _gradients(
 
 
 _SUMS_TO_ZERO = 0.4
-"""In units of 1/√classes. Entries of random signs sum to 1.25 such units of their sizes; those of a
-softmax less its target to 0, and a usual penalty on its normaliser adds a thousandth."""
+"""The largest sum of a gradient's entries over the classes, in units of 1/√classes. Entries of
+random signs sum to 1.25 such units of their sizes; those of a softmax less its target to 0, and a
+usual penalty on its normaliser adds a thousandth.
+"""
 
 
 def _is_of_softmax(scores: Tensor, gradient: Tensor) -> bool:
-    """Whether a loss is one of the softmax of scores: its gradient sums to 0 over each token's, or
-    they are its log.
+    """Tells whether a loss is one of the softmax of scores: its gradient sums to 0 over the scores
+    of each token, or the scores are log-probabilities.
     """
     given = scores.detach().reshape(-1, scores.shape[-1])
     # What does not hold of the first token's does not hold of all.
@@ -274,8 +278,8 @@ def _is_of_softmax(scores: Tensor, gradient: Tensor) -> bool:
 
 
 def _scores_are(scores: Tensor | None) -> Literal["", "probabilities", "cut"]:
-    """What a loss takes for logits though they are none: rows that sum to 1, or numbers cut off at
-    0.
+    """Returns what scores are that a loss takes for logits though they are none: rows that sum to
+    1, or numbers cut off at 0.
     """
     if scores is None or scores.shape[-1] < 3:
         return ""
@@ -293,7 +297,7 @@ ROUNDS = 3
 it in the third.
 """
 _STEP = 1e-3
-"""What a weight moves by in each: an update of Adam at a usual rate."""
+"""The change of a weight in each step: that of an update of Adam at a usual rate."""
 
 
 def with_opening(
@@ -304,8 +308,8 @@ def with_opening(
     loss: Callable[[Any], Tensor] | None,
     written: Sequence[Tensor] = (),
 ) -> tuple[tuple[Stack, ...], ModelMeasurements]:
-    """With `opening` and `reaches_loss`, where no parameter of a whole sub-layer gets a gradient;
-    else as it was.
+    """Adds `opening` and `reaches_loss` where no parameter of a whole sub-layer gets a gradient;
+    returns stacks and measurements unchanged elsewhere.
 
     run: the forward pass. loss: as in `backward`. written: tensors that the pass writes into. One
     forward and backward pass, and one for each update that is looked at; the model is left as it

@@ -1,4 +1,4 @@
-"""Which heads read which groups of keys and values, where several heads share a group."""
+"""The groups of keys and values that heads read, where several heads share a group."""
 
 # B = sequences, T = tokens, H = heads, G = groups, E = width of a head
 
@@ -35,7 +35,7 @@ def groups_of(graph: Graph, place: RecordedAttention) -> dict[str, Any]:
 def _heads_by_group(
     graph: Graph, number: int, width: int, queries: torch.Size
 ) -> list[frozenset[int]]:
-    """Of each group, the heads of all sequences that it is read by."""
+    """Returns, for each group, the heads of all sequences that read it."""
     product = made_by(graph, number)
     if product is None or product == number:
         return []

@@ -22,16 +22,16 @@ _ROWS = 32
 
 @dataclass(slots=True)
 class Multiplied:
-    """What is multiplied with on the way to a value."""
+    """The factors on the way to a value."""
 
     constant: float = 1.0
     trained: bool = False
-    """Whether a trained number is among it."""
+    """True where a trained number is among the factors."""
     product: int | None = None
     """The product with weights that the value was made by, with no norm after it."""
     normed: bool = False
     over_others: bool = False
-    """Whether that norm's statistics leave out the dimension of features."""
+    """True where that norm's statistics leave out the dimension of features."""
 
 
 def logits_again(
@@ -49,8 +49,8 @@ def logits_again(
 
 
 def multiplied(graph: Graph, number: int, until: int | None) -> Multiplied:
-    """What numbers multiply a value since `until`, or else since the last norm or product with
-    weights.
+    """Finds the numbers that multiply a value since `until`, or else since the last norm or product
+    with weights.
     """
     found = Multiplied()
     while number != until:
@@ -94,7 +94,7 @@ def _multiply(graph: Graph, found: Multiplied, value: TracedValue, through: int)
 
 
 def after_product(graph: Graph, place: RecordedAttention) -> Multiplied:
-    """What multiplies the product of queries and keys; with `product` set where that is not
+    """Finds the factors of the product of queries and keys; sets `product` where they are not
     known.
     """
     value = graph.values[place.softmax]
@@ -146,8 +146,8 @@ def _fused_logits(
     rows: Tensor,
     after: Multiplied,
 ) -> tuple[Tensor, Tensor]:
-    """Of one operation that computes all of attention: products with their scale, and logits with
-    biases and masks.
+    """Computes, for one operation that computes all of attention, the scaled products and the
+    logits with biases and masks.
     """
     arguments = _arguments(graph.values[place.softmax])
     if key.shape[-3] != query.shape[-3]:

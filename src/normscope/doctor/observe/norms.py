@@ -23,7 +23,7 @@ from .sums import with_gain
 
 
 def norm_uses(graph: Graph, stream: Stream) -> tuple[NormUse, ...]:
-    """Every norm of a stream's formula that takes statistics."""
+    """Returns every norm of a stream's formula that takes statistics."""
     terms = ordered(stream.formula)
     norms = [
         term
@@ -47,7 +47,7 @@ def norm_uses(graph: Graph, stream: Stream) -> tuple[NormUse, ...]:
 
 
 def over_features(use: NormUse) -> bool:
-    """Whether a norm is of each token's features, as far as it shows."""
+    """Tells whether a norm is taken over each token's features, as far as it shows."""
     return use.features is None or not use.over or use.over == (use.features,)
 
 
@@ -92,7 +92,7 @@ def _use(graph: Graph, term: Term, readers: Counter[int], end: int) -> NormUse:
 
 
 def _is_unit(graph: Graph, norm: NormFunction, end: int) -> bool:
-    """Whether a norm by x / ‖x‖ is brought to no other length by what multiplies it."""
+    """Tells whether a norm by x / ‖x‖ keeps its length of 1 through the factors that follow it."""
     x = graph.values[end].tensor
     length = math.sqrt(x.shape[-1])
     return not x.is_meta and abs(norm.size * length - 1) < 0.01 and 0.8 < size_of(x) * length < 1.25
@@ -134,7 +134,7 @@ def _operands(graph: Graph, number: int) -> Iterator[tuple[int, ...]]:
 
 
 def places_along(shape: torch.Size, dimension: int) -> Tensor:
-    """Of every entry its place along a dimension."""
+    """Returns, for every entry of a tensor of this shape, its place along a dimension."""
     along = [1] * len(shape)
     along[dimension] = -1
     return torch.arange(float(shape[dimension])).reshape(along).expand(shape).contiguous()
@@ -158,8 +158,8 @@ def _contracted(graph: Graph, at: int, product: int, places: list[Tensor]) -> tu
 
 
 def powers(graph: Graph) -> tuple[tuple[str, int], ...]:
-    """What is built as norms are, and is none: the innermost module around it, and the power that
-    `power_of` finds.
+    """Finds values that are built like norms and are none: returns the innermost module around
+    each, and the power that `power_of` finds.
     """
     found: dict[str, int] = {}
     for value in graph.values:
@@ -171,8 +171,8 @@ def powers(graph: Graph) -> tuple[tuple[str, int], ...]:
 
 
 def norm_gains(graph: Graph) -> tuple[NormGain, ...]:
-    """Of every norm with a trained gain a feature, in the order in which they are computed; each
-    parameter once.
+    """Returns the trained gains of all norms that have one for each feature, in the order in which
+    the norms are computed; each parameter once.
     """
     found: dict[str, NormGain] = {}
     for number, norm in graph.norms.items():

@@ -1,5 +1,5 @@
-"""What parameters tell where a pass reads them, or reads them not: gates where their curve is flat,
-tables that are looked up, and what matrices make the output.
+"""Observations on how a pass reads parameters: gates where their curve is flat, tables that are
+looked up, and the matrices that make the output.
 
 A table is an embedding: its rows are looked up by tokens or by places. What is added to its rows
 before anything else reads them may come of another table.
@@ -27,7 +27,9 @@ def size_of(tensor: Tensor) -> float:
 _LONGEST = 24
 """Steps between a product and what it is for, such as those of a cap on logits."""
 FLAT = 0.01
-"""Of the greatest slope: σ beyond 6.0 and tanh beyond 3.0."""
+"""The slope, as a share of the greatest, below which a curve is flat: σ beyond 6.0 and tanh beyond
+3.0.
+"""
 
 
 def flat_gates(trace: Trace) -> dict[str, float]:
@@ -54,8 +56,8 @@ _SHUT = 0.99
 
 
 def shut_gates(trace: Trace) -> dict[str, float]:
-    """What shifts a σ or a softplus of data, or makes what it is taken of, where nearly all of its
-    values are flat near 0: the parameter's name and the mean of the gate.
+    """Finds gates, a σ or a softplus of data, of which nearly all values are flat near 0: returns
+    the mean of each, by the parameter that shifts it or makes its argument.
     """
     found: dict[str, float] = {}
     for value in trace.values:
@@ -78,14 +80,15 @@ def shut_gates(trace: Trace) -> dict[str, float]:
 
 
 _LEAST = {"sigmoid": FLAT / 4, "softplus": 1e-5}
-"""Of a curve's value near 0, below which it is flat: the slope of σ is that value, and the step of
-a state space starts at 1e-4 and above (Gu and Dao 2023)."""
+"""The value of a curve near 0 below which it is flat: the slope of σ is that value, and the step of
+a state space starts at 1e-4 and above (Gu and Dao 2023).
+"""
 
 _SLOPES: dict[str, Callable[[Tensor], Tensor]] = {
     "sigmoid": lambda y: 4 * y * (1 - y),
     "tanh": lambda y: 1 - y * y,
 }
-"""Of a curve's value its slope, over the greatest."""
+"""The slope of a curve as a function of its value, over the greatest slope."""
 
 
 def tables_and_outputs(graph: Graph) -> tuple[tuple[Table, ...], tuple[OutputMatrix, ...]]:
@@ -98,14 +101,14 @@ class _Ends:
     def __init__(self, graph: Graph) -> None:
         self._graph = graph
         self._made_from: defaultdict[int, set[int]] = defaultdict(set)
-        """Of a value what is made from it, whether it depends on the model's input or not."""
+        """The values made from each value, whether they depend on the model's input or not."""
         for value in graph.values:
             for number in value.inputs:
                 self._made_from[number].add(value.number)
 
     def tables(self) -> tuple[Table, ...]:
-        """Every table that is looked up, and every trained tensor that is added to rows of one as
-        it is.
+        """Returns every table that is looked up, and every trained tensor that is added to rows of
+        a table as it is.
         """
         found = list(self._tables())
         joined = {table.joined_at for table in found} - {-1}
@@ -185,8 +188,8 @@ class _Ends:
             )
 
     def _scaled(self, number: int) -> tuple[float, int]:
-        """What a value is multiplied with before anything else is done with it, and the number of
-        the product.
+        """Returns the factor that a value is multiplied by before anything else is done with it,
+        and the number of the product.
         """
         factor = 1.0
         while len(consumers := self._made_from[number]) == 1:
@@ -258,7 +261,7 @@ class _Ends:
         )
 
     def _size(self, number: int) -> float:
-        """As `size_of` has it, of a recorded value."""
+        """Returns the size of a recorded value, as `size_of` defines it."""
         tensor = self._graph.values[number].tensor
         if tensor.is_sparse or not tensor.numel():
             return math.nan
@@ -272,7 +275,7 @@ class _Ends:
 
 
 def _counts(places: Tensor) -> bool:
-    """Whether rows are looked up one after another, as those of positions are."""
+    """Tells whether rows are looked up one after another, as those of positions are."""
     if not places.ndim or not places.numel():
         return False
     steps = places.detach().reshape(-1, places.shape[-1]).diff(dim=-1)
@@ -288,8 +291,8 @@ def unused_parameters(model: nn.Module, trace: Trace) -> tuple[str, ...]:
 
 
 def unregistered_parameters(model: nn.Module, trace: Trace) -> int:
-    """How many parameters a forward pass read that the model does not have, as those of modules in
-    a plain list.
+    """Counts the parameters that a forward pass read and the model does not have, such as those of
+    modules in a plain list.
     """
     own = {memory_of(weight) for weight in [*model.parameters(), *model.buffers()]}
     read = {

@@ -1,6 +1,7 @@
-"""What a recorded pass does on a stream's way: stops its gradient, adds its start again, draws at
-random, and keeps branches out for ever by a factor of 0 that is a number in the code or a buffer,
-which no training changes."""
+"""Observations on a stream's way through a recorded pass: where its gradient is stopped, its start
+is added again, numbers are drawn at random, and branches are kept out for ever by a factor of 0
+that is a number in the code or a buffer, which no training changes.
+"""
 
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -32,8 +33,8 @@ ROUNDING = frozenset({"ceil", "floor", "round", "sign", "trunc"})
 
 
 def skip_is_stopped(graph: Graph, stream: Stream, found: RecordedPlace) -> bool:
-    """Whether the skip of a sum comes from earlier sums, and on every way from there through a
-    `detach`.
+    """Tells whether the skip of a sum comes from earlier sums, and on every way from there through
+    a `detach`.
 
     What a stream starts from may be given without a gradient, as tables that stay as they are.
     """
@@ -97,9 +98,10 @@ _LINEAR = frozenset(
 
 
 def curves_of(graph: Graph, branch: Branch) -> Literal["", "none", "last", "twice"]:
-    """Of a feed-forward of two matrices and more: none, where nothing in it but products and sums;
-    last, where a curve stands behind the last matrix, and multiplies nothing; twice, where one is
-    taken of what one left; "" where nothing is so."""
+    """Classifies the nonlinearities of a feed-forward of two or more matrices: "none" where it has
+    only products and sums; "last" where one follows the last matrix and multiplies nothing; "twice"
+    where one is taken of another's result; "" otherwise.
+    """
     values = [graph.values[n] for n in branch.computed]
     products = [value.number for value in values if graph.is_weight_product(value)]
     if branch.kind != "feed_forward" or len(products) < 2:
@@ -123,11 +125,13 @@ def curves_of(graph: Graph, branch: Branch) -> Literal["", "none", "last", "twic
 
 
 _CURVES_OF_UNITS = _CURVES - {"sigmoid", "tanh", "softplus"}
-"""Those that are not parts of another, as tanh(softplus(x)) is."""
+"""The nonlinearities that are not parts of others, as those of tanh(softplus(x)) are."""
 
 
 def _is_of_a_curve(graph: Graph, value: TracedValue) -> bool:
-    """Whether a curve is taken of a curve's result, which the same bend at 0 would not change."""
+    """Tells whether a nonlinearity is taken of another's result; a ReLU of a ReLU, which changes
+    nothing, does not count.
+    """
     if value.op not in _CURVES_OF_UNITS or len(graph.predecessors[value.number]) != 1:
         return False
     (before,) = graph.predecessors[value.number]
@@ -136,8 +140,8 @@ def _is_of_a_curve(graph: Graph, value: TracedValue) -> bool:
 
 
 def altered(graph: Graph, streams: Sequence[Stream]) -> tuple[AlteredSkip, ...]:
-    """What every skip goes through beside sums, scales and norms: a dropout, or a curve, a bound or
-    a factor that is made of data, between the sums.
+    """Finds what skips go through beside sums, scales and norms: a dropout, or a nonlinearity, a
+    bound or a factor made of data, between the sums.
 
     Of each place what it is, the innermost module that runs, and the number of the stack that the
     stream goes on in.
@@ -178,8 +182,8 @@ def _past_factors(graph: Graph, at: int, lasts: set[int]) -> tuple[str, int]:
 
 
 def first_nan(graph: Graph) -> str:
-    """What makes the first NaN of numbers that hold none, as a clause; "" where the pass has no
-    NaN.
+    """Names the operation that makes the first NaN from numbers without any, as a clause; "" where
+    the pass has no NaN.
     """
     nan = [
         value
@@ -202,8 +206,8 @@ def first_nan(graph: Graph) -> str:
 
 
 def added_again(graph: Graph, stream: Stream) -> Iterator[tuple[str, tuple[int, ...]]]:
-    """What is the same for every input, differs from token to token, and is added to a stream
-    several times.
+    """Yields tensors that are the same for every input, differ from token to token, and are added
+    to a stream several times: the name of each with the numbers of the sums.
     """
     groups: list[tuple[torch.Tensor, str, tuple[int, ...]]] = []
     for number in bits(stream.values):
@@ -234,8 +238,8 @@ def added_again(graph: Graph, stream: Stream) -> Iterator[tuple[str, tuple[int, 
 
 
 def random_factors(graph: Graph) -> tuple[tuple[str, int], ...]:
-    """Where data is multiplied, or masked, with numbers that the pass drew, and that its results
-    depend on.
+    """Finds where data is multiplied, or masked, with numbers that the pass drew, and the results
+    depend on it: the module and the value's number.
     """
     drawn: set[int] = set()
     found: list[tuple[str, int]] = []
@@ -254,8 +258,9 @@ def random_factors(graph: Graph) -> tuple[tuple[str, int], ...]:
 
 
 def writers(graph: Graph) -> tuple[tuple[str, int], ...]:
-    """Where data is changed in place, but for sums, as of a branch into its stream: the innermost
-    module that runs, and the number of what it is then."""
+    """Finds where data is changed in place, but for sums such as those of a branch into its stream:
+    the innermost module that runs, and the number of the changed value.
+    """
     made = [value for value in graph.values if value.modules and value.is_data]
     schemas = [
         (value, schema) for value in made if (schema := getattr(value.function, "_schema", None))
@@ -331,7 +336,7 @@ def _multiplied_by_nothing(graph: Graph, value: TracedValue) -> tuple[str, ...]:
 
 
 def _stays_zero(graph: Graph, value: TracedValue, zero: set[int]) -> bool:
-    """Whether it is 0 because something that it is made of is, and nothing is added."""
+    """Tells whether a value is 0 because one of its factors is, and nothing is added."""
     before = graph.predecessors[value.number]
     if value.op in PRODUCTS:
         factors = graph.factors(value)

@@ -1,4 +1,4 @@
-"""How attention tells places apart.
+"""Measurements of how attention distinguishes places.
 
 Read by computing it again with one vector in the place of every query, key and value, for all heads
 and places: what differs then from place to place is what attention itself knows of places,
@@ -21,7 +21,7 @@ from ..trace.operations import TracedValue
 _HIDDEN = -2000.0
 """Logits below are of keys that a mask hides."""
 _SAME = 1e-3
-"""Of the largest difference between logits: what rounding leaves."""
+"""The share of the largest difference between logits that rounding leaves."""
 _ROUNDED = 1e-6
 _LEAST, _MOST = 6, 24
 """Tokens that are looked at: of fewer, orders are met by chance."""
@@ -80,8 +80,8 @@ def places_of(
 
 
 def _is_given_more(graph: Graph) -> bool:
-    """Whether a pass is given pictures or sounds beside its tokens: they stand among these with
-    places of two or three numbers, and the steps between neighbours are meant to differ.
+    """Tells whether a pass is given pictures or sounds beside its tokens: they stand among these
+    with places of two or three numbers, and the steps between neighbours are meant to differ.
     """
     given = [value.tensor for value in graph.values if value.is_data and not value.inputs]
     indices = {x.shape for x in given if x.dtype == torch.long}
@@ -105,7 +105,9 @@ def made_by(graph: Graph, number: int) -> int | None:
 
 
 def _is_shift(graph: Graph, value: TracedValue) -> bool:
-    """Whether a value is another one with the same vector added at all places, or laid out anew."""
+    """Tells whether a value is another one with the same vector added at all places, or
+    rearranged.
+    """
     given = [graph.values[n] for n in value.inputs if not graph.values[n].is_data]
     return value.op == "add" and len(given) == 1 and given[0].tensor.numel() == value.shape[-1]
 
@@ -116,8 +118,8 @@ def _alike(like: Tensor, width: int) -> Tensor:
 
 
 def _order(logits_HQK: Tensor) -> PlaceLogits:
-    """What the logits of tokens that are alike depend on; "" where on something else than is asked
-    for.
+    """Classifies what the logits of identical tokens depend on; "" where an earlier key is
+    hidden.
     """
     seen_QK = (logits_HQK > _HIDDEN).all(0)
     if not bool(seen_QK.tril().eq(torch.ones_like(seen_QK).tril()).all()):
@@ -146,8 +148,9 @@ def _order(logits_HQK: Tensor) -> PlaceLogits:
 
 
 def _is_even_step(along_keys: Tensor, least: float) -> bool:
-    """Whether logits rise by one number from key to key in each head: to a softmax that is a bias
-    by distance."""
+    """Tells whether logits rise by the same number from key to key in each head: to a softmax that
+    is a bias by distance.
+    """
     return bool(((along_keys - along_keys[:, :1]).abs() <= least).all())
 
 
@@ -158,12 +161,13 @@ _MOST_TURNED = 256
 _OF_ONE_ANGLE = 2
 """Dimensions that a vector moves in as it is turned."""
 _LOST = 1e-3
-"""Of the largest singular value: what rounding and channels that hardly turn leave."""
+"""The share of the largest singular value that rounding and channels that hardly turn leave."""
 
 
 def _by_turns(logits_HQK: Tensor, queries: Tensor, keys: Tensor) -> PlaceLogits:
-    """Of queries and keys that are turned by their place, (..., T, E): whether a query meets the
-    key of its own place alike everywhere, and whether channels are turned by several angles.
+    """Classifies logits of queries and keys that are turned by their place, (..., T, E): whether a
+    query meets the key of its own place alike everywhere, and whether channels turn by several
+    angles.
     """
     # Keys may lie as the product takes them, (..., E, T).
     if not _is_turned_by_place(queries) or not any(map(_is_turned_by_place, (keys, keys.mT))):
@@ -185,8 +189,8 @@ def _by_turns(logits_HQK: Tensor, queries: Tensor, keys: Tensor) -> PlaceLogits:
 
 
 def _are_uneven(logits_HQK: Tensor) -> bool:
-    """Whether to the key before its own a query is another step at one place than at others, in
-    attention that hides later keys: of pictures, places have two numbers.
+    """Tells whether the step from a query's own key to the key before it differs from place to
+    place, in attention that hides later keys: in pictures, places have two numbers.
     """
     own_HQ = logits_HQK.diagonal(dim1=-2, dim2=-1)
     steps_HQ = logits_HQK.diagonal(offset=-1, dim1=-2, dim2=-1)
@@ -202,22 +206,24 @@ def _are_uneven(logits_HQK: Tensor) -> bool:
 
 
 def _is_turned_by_place(x: Tensor) -> bool:
-    """Whether (..., T, E) differs from place to place and keeps its length."""
+    """Tells whether (..., T, E) differs from place to place and keeps its length."""
     return x.ndim > 2 and _differs(x) and _is_even(x[..., :_MOST, :].norm(dim=-1).flatten())
 
 
 _UNEVEN = 0.05
-"""Of the logits' deviation: more than rounding in any dtype."""
+"""The share of the logits' deviation that exceeds rounding in any dtype."""
 
 
 def _differs(x: Tensor) -> bool:
-    """Whether (..., K, E) differs along its keys; of layouts with another order nothing is said."""
+    """Tells whether (..., K, E) differs along its keys; False for layouts that are not of this
+    form.
+    """
     return bool((x - x[..., :1, :]).abs().max() > _SAME * x.abs().max()) if x.ndim > 2 else False
 
 
 def _turned(x: Tensor) -> bool:
-    """Whether (..., T, E) is one at all places of a head, and in other heads the same numbers,
-    turned.
+    """Tells whether (..., T, E) is the same at all places of a head, and in other heads the same
+    vector, turned.
     """
     if x.ndim < 3 or _differs(x):
         return False
@@ -236,7 +242,7 @@ def _turned(x: Tensor) -> bool:
 
 
 def _is_even(sizes: Tensor) -> bool:
-    """Whether sizes are one, as those of a vector and of its steps are that is turned by one angle
-    each time.
+    """Tells whether all sizes are equal, as the lengths of a vector that is turned by one angle
+    each time, and of its steps, are.
     """
     return torch.allclose(sizes, sizes[:1].expand_as(sizes), rtol=_SAME)

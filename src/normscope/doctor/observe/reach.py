@@ -1,4 +1,4 @@
-"""Which other tokens and sequences a sub-layer's output is made from.
+"""The other tokens and sequences that a sub-layer's output is made from.
 
 Read by computing each branch again with one token changed, where what is masked, cut, or reshaped
 wrongly shows alike.
@@ -25,7 +25,7 @@ from .around.sinusoids import turns
 # them, D = width B = sequences, Q = queries, K = keys
 
 _SHOWS = 1e-6
-"""Of the output's largest entry: a change that is more than rounding."""
+"""The share of the output's largest entry from which on a change is more than rounding."""
 
 _STEPS = 6
 """Queries and keys of which the mask of a sequence's own tokens is known by its shape."""
@@ -47,9 +47,9 @@ def with_reach(
 
 
 def _reach(graph: Graph, branch: Branch, place: RecordedPlace | None) -> dict[str, Any]:
-    """Whether outputs depend on later tokens, along which dimensions they depend on others at
-    all, whether on others alone, and whether they stand in the reverse order of what they are made
-    from; nothing of what is not understood.
+    """Measures whether outputs depend on later tokens, along which dimensions they depend on other
+    tokens at all, whether on other tokens alone, and whether they stand in the reverse order of
+    what they are made from; an empty result where that is not understood.
 
     Where a model turns (A, C, D) to (C, A, D) between what it is given and its blocks, as fairseq's
     do, A is still 0.
@@ -105,9 +105,10 @@ def _reach(graph: Graph, branch: Branch, place: RecordedPlace | None) -> dict[st
 
 
 def _changed(at: int, sequences: int, places: int) -> dict[int, int]:
-    """By sequence, the place that is changed in it: one in the first; where there are others beside
-    the second, which tells whether sequences know each other, the places before that in two of
-    them, too."""
+    """Returns the place to change in each sequence: one in the first; where there are sequences
+    beside the second, which shows whether sequences influence each other, the places before that in
+    two of them, too.
+    """
     if sequences < _TOLD_APART or at == places - 1:
         return {0: at}
     return {0: at, 2: at - 1, 3: at - 2}
@@ -118,7 +119,7 @@ _TOLD_APART = 4
 
 
 def _is_mirrored(moved_AC: Tensor, changed: Mapping[int, int]) -> bool:
-    """Whether the farther on a token stands, the earlier begins what is made from it."""
+    """Tells whether outputs that are made from a later token begin at an earlier place."""
     if len(changed) < _TOLD_APART - 1 or not bool(moved_AC[[*changed]].any(1).all()):
         return False
     firsts = {row: int(moved_AC[row].int().argmax()) for row in changed}
@@ -129,7 +130,7 @@ def _is_mirrored(moved_AC: Tensor, changed: Mapping[int, int]) -> bool:
 def _tells_tokens(
     graph: Graph, branch: Branch, reads: Sequence[int], wanted: int, shape: torch.Size
 ) -> bool:
-    """Whether an output tells which tokens it is made from, once one of those that are read is
+    """Tells whether an output shows which tokens it is made from once one of the tokens read is
     changed.
 
     wanted: the output, by its number. shape: of the tokens, two dimensions that are told apart.
@@ -156,7 +157,9 @@ def _tells_tokens(
 
 
 def _is_turned(graph: Graph, shape: torch.Size) -> bool:
-    """Whether two dimensions of tokens stand in the other order than in what the model is given."""
+    """Tells whether two dimensions of tokens stand in the reverse order of that in which the model
+    receives them.
+    """
     first = _given(graph, shape)
     return first != shape and first == shape[::-1]
 
@@ -200,8 +203,9 @@ _FAST = 1.2
 
 
 def _added(graph: Graph, shape: torch.Size) -> Iterator[tuple[int, Tensor]]:
-    """What is added to (A, C, D) for every input alike: along which dimension it differs, and its
-    rows along that."""
+    """Yields what is added to (A, C, D) for every input alike: the dimension along which it
+    differs, and its rows along that.
+    """
     for value in graph.values:
         if value.op != "add" or not value.is_data or value.shape != shape:
             continue

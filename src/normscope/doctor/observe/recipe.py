@@ -1,6 +1,7 @@
-"""What theory asks of a stack, for when what was recorded is gone: its formula, the moments of its
-source and, of each sub-layer, what its matrices make of a mean square, its activation and the norms
-inside."""
+"""The numbers that theory needs of a stack, kept when the recorded pass is gone: its formula, the
+moments of its source and, for each sub-layer, what its matrices make of a mean square, its
+activation and the norms inside.
+"""
 
 # B = sequences, T = tokens of each, D = width
 from collections.abc import Mapping, Sequence
@@ -29,7 +30,8 @@ from .sums import read_once
 def recipe_of(
     graph: Graph, number: int, streams: Sequence[Stream], stack: Stack
 ) -> StackRecipe | None:
-    """Of one of the streams, whose sub-layers' places in the recorded pass are known.
+    """Returns the recipe of one of the streams, whose sub-layers' places in the recorded pass are
+    known.
 
     None where theory has no model of it: sub-layers before the first block, several things that one
     F reads, attention within windows, or an F that is neither softmax attention nor W₂ φ(W₁ x) with
@@ -118,13 +120,13 @@ _CLOSE = 0.02
 0.0005.
 """
 _POINTS = 1 << 14
-"""At which the two are compared, or more; as many as the recorded pass has where more than curves
-stands between.
+"""The number of points at which the two are compared, or more; as many as the recorded pass has
+where more than curves stands between.
 """
 
 
 def branch_weights(graph: Graph, branch: Branch) -> BranchWeights | None:
-    """None where F is none that theory has a map for."""
+    """Returns the weights of a branch for theory; None where theory has no map for its F."""
     products = [n for n in branch.computed if graph.is_weight_product(graph.values[n])]
     try:
         if branch.kind in ("attention", "cross_attention"):
@@ -135,8 +137,8 @@ def branch_weights(graph: Graph, branch: Branch) -> BranchWeights | None:
 
 
 def matrix_gain(graph: Graph, number: int) -> float:
-    """What a product with a matrix multiplies the mean square of its input with: ‖W‖² over the
-    number of outputs.
+    """Returns the factor by which a product with a matrix multiplies the mean square of its input:
+    ‖W‖² over the number of outputs.
     """
     value = graph.values[number]
     given = (n for n in value.inputs if not graph.values[n].is_data)
@@ -194,8 +196,8 @@ def _attention(
 
 
 def _scale_from(graph: Graph, number: int, until: int) -> float:
-    """What multiplies a value on the way from `until`, masks aside; or since the last step that is
-    more than that.
+    """Returns the factor of a value on the way from `until`, masks aside; or, without `until`,
+    since the last step that is more than a scale.
     """
     found = 1.0
     while number != until:
@@ -272,8 +274,8 @@ def _with_bias(graph: Graph, number: int) -> int:
 
 
 def _is_by_number(graph: Graph, starts: list[int], end: int) -> bool:
-    """Whether a value is made of others number by number, so that fewer tokens than were recorded
-    go through alike.
+    """Tells whether a value is computed from others entry by entry, so that fewer tokens than were
+    recorded go through alike.
     """
     shape = graph.values[end].shape
     inside = {n for start in starts for n in graph.between(start, end)} - set(starts)

@@ -9,7 +9,7 @@ from torch import Tensor
 from ..trace.graph import Graph
 
 _NEARLY = 1e-2
-"""Of cos² + sin² off 1: what tables in half precision leave."""
+"""The deviation of cos² + sin² from 1 that tables in half precision leave."""
 
 
 def rotary_angles(

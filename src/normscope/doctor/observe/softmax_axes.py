@@ -34,7 +34,7 @@ def wrong_axis(graph: Graph, place: RecordedAttention) -> str:
 
 
 def _joint(weights: Tensor, sequences: int, keys: int) -> str:
-    """What is said of weights that sum to 1 over all heads of a query at once; "" of others."""
+    """Describes weights that sum to 1 over all heads of a query at once; "" for others."""
     read = weights.reshape(sequences, -1, *weights.shape[-2:])
     if read.shape[1] == 1:
         return ""
@@ -44,7 +44,9 @@ def _joint(weights: Tensor, sequences: int, keys: int) -> str:
 
 
 def _axes(shape: torch.Size, taken: int, right: int) -> str:
-    """Both as words, of the usual order of dimensions."""
+    """Returns two dimensions in words: the one that a softmax was taken over, and that of the
+    keys.
+    """
     names = {0: "sequences", len(shape) - 3: "sequences or heads" if len(shape) == 3 else "heads"}
     names |= {axis: "queries" for axis in (len(shape) - 2, len(shape) - 1) if axis != right}
     return (
@@ -69,7 +71,7 @@ _KEEPING = frozenset(
 
 
 def _keeps_last(graph: Graph, softmax: int, number: int) -> bool:
-    """Whether a rearrangement is known to leave the last dimension where it is."""
+    """Tells whether a rearrangement is known to leave the last dimension in its place."""
     last = graph.values[softmax].shape[-1]
     while number != softmax:
         value = graph.values[number]
@@ -84,7 +86,7 @@ def _keeps_last(graph: Graph, softmax: int, number: int) -> bool:
 
 
 def _runs_along(graph: Graph, softmax: int, read: int, axis: int, over: int) -> bool:
-    """Whether one axis of the softmax is the one that a later rearrangement of it is summed
+    """Tells whether one axis of the softmax is the one that a later rearrangement of it is summed
     over.
     """
     shape = graph.values[softmax].shape

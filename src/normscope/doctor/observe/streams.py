@@ -1,5 +1,5 @@
-"""What every sub-layer of a recorded forward pass adds to its stream: squares, shares, and the
-parameters it uses.
+"""Measurements of what every sub-layer of a recorded forward pass adds to its stream: squares,
+shares, and the parameters it uses.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,11 +25,11 @@ from .sums import LIGHT, branch_sums, part_of, with_gain
 
 
 _WITHIN = 1e-4
-"""Of the largest entry. Weights that differ as little as training makes them differ move streams
-further apart.
+"""The share of the largest entry by which two values may differ. Weights that differ as little as
+training makes them differ move streams further apart.
 """
 _MOVED = 0.1
-"""What weights are moved by, in units of their own root mean square, or of `_SMALL` where that is
+"""The noise added to weights, in units of their own root mean square, or of `_SMALL` where that is
 larger.
 """
 _SMALL = 0.1
@@ -70,7 +70,7 @@ def _are_copies(x: Tensor, stream: Stream) -> bool:
 
 
 def _moved(graph: Graph) -> dict[int, Tensor]:
-    """Every trained parameter with noise on it, by number."""
+    """Returns every trained parameter with noise added, by number."""
     generator = torch.Generator().manual_seed(0)
     moved = {}
     for value in graph.values:
@@ -184,8 +184,8 @@ def _measured(graph: Graph, stream: Stream, stack: Stack) -> Stack:
 
 
 def _apart(x: Tensor, stream: Stream) -> Tensor:
-    """Of several streams in (B, ..., n, D) or (B, ..., n·D), each as sequences of its own: (B · n,
-    T, D).
+    """Splits several streams in (B, ..., n, D) or (B, ..., n·D) into sequences of their own: (B ·
+    n, T, D).
     """
     if stream.streams == 1 or (x_NnD := apart(x, stream.streams, stream.width)) is None:
         return x

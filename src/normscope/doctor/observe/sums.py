@@ -21,15 +21,17 @@ LIGHT = ("same", "scale", "norm", "expand")
 
 
 def branch_sums(graph: Graph, stream: Stream, branches: Sequence[Branch]) -> list[RecordedPlace]:
-    """Of each branch the whole sum that it goes into, up to a norm or the next branch that reads
-    it.
+    """Returns, for each branch, the whole sum that it goes into, up to a norm or the next branch
+    that reads it.
     """
     sums = _Sums(graph, stream)
     return [sums.of(branch) for branch in branches]
 
 
 def part_of(graph: Graph, place: RecordedPlace, kept: Sequence[int]) -> Tensor:
-    """What some addends are in a sum, with everything that scales them on the way."""
+    """Computes the share that some addends have in a sum, with everything that scales them on the
+    way.
+    """
     values = graph.values
     if place.sum in kept:
         return values[place.sum].tensor
@@ -44,14 +46,14 @@ def part_of(graph: Graph, place: RecordedPlace, kept: Sequence[int]) -> Tensor:
 
 
 class _Sums:
-    """Where the branches of a stream are added."""
+    """The sums into which the branches of a stream go."""
 
     def __init__(self, graph: Graph, stream: Stream) -> None:
         self._graph, self._stream = graph, stream
         self._outputs = {branch.output for branch in stream.branches}
         self._made_of: dict[int, list[int]] = {}
-        """Of a value the stream's values that are light steps from it: what lies between is no
-        value of the stream.
+        """For each value, the stream's values that are light steps away; those between are no
+        values of the stream.
         """
         for number in bits(stream.values):
             for source in graph.sources(number):
@@ -138,8 +140,8 @@ class _Sums:
         return tuple(sorted(found))
 
     def _goes_through(self, number: int, alone: bool) -> bool:
-        """Whether a sum's addend is to be opened up: its own sources count as addends in its
-        place.
+        """Tells whether a sum's addend is to be opened up: its own sources then count as addends in
+        its place.
         """
         step = self._graph.step(number)
         if (
@@ -157,7 +159,7 @@ class _Sums:
         return step is not None and step.kind == "sum" and alone
 
     def _origin(self, number: int) -> int:
-        """What an addend is a norm or a scale of."""
+        """Returns the value that an addend is a norm or a scale of."""
         while (
             number not in self._outputs
             and (step := self._graph.step(number))
@@ -168,7 +170,8 @@ class _Sums:
 
 
 def held(graph: Graph, number: int, given: Mapping[int, Tensor]) -> dict[int, Tensor]:
-    """What a mean over depth keeps as it was recorded while others are put in its addends' places.
+    """Returns the values of a mean over depth that stay as they were recorded while its addends are
+    replaced.
 
     That is its weights and, of normed addends, what each is divided by, so that parts of it add up
     to the whole.
@@ -196,8 +199,8 @@ def held(graph: Graph, number: int, given: Mapping[int, Tensor]) -> dict[int, Te
 
 
 def is_gain(graph: Graph, number: int) -> bool:
-    """Whether a scale belongs to the norm below it: trained or a vector, or what brings a norm to
-    its own size.
+    """Tells whether a scale belongs to the norm below it: it is trained, a vector, or brings a norm
+    to its own size.
 
     A norm that something else reads too is a value of its own, and what scales it no gain.
     """
@@ -219,7 +222,7 @@ def is_gain(graph: Graph, number: int) -> bool:
 
 
 def read_once(graph: Graph, number: int) -> bool:
-    """Whether one value, and no other, is made from this one."""
+    """Tells whether exactly one value is made from this one."""
     return len(set(graph.consumers[number])) == 1
 
 

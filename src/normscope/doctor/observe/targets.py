@@ -17,11 +17,11 @@ from ..loss_targets import LossTargets
 
 _ROWS_CHECKED = 64
 _PLAIN = 0.02
-"""Of a gradient's size, by which it may differ from that of a plain cross-entropy."""
+"""The share of a gradient's size by which it may differ from that of a plain cross-entropy."""
 _RUN = 3
 """Places in a row that are padding, and no token that happens to have its index."""
 _LEAST_CLASSES = 32
-"""Of fewer, one is the same three times in a row by chance."""
+"""The fewest classes: of fewer, one is the same three times in a row by chance."""
 
 
 @torch.no_grad()
@@ -50,13 +50,16 @@ def loss_targets(model: nn.Module, scores: Tensor, gradient: Tensor) -> LossTarg
 
 
 _NOTHING = 1e-3
-"""Of the sizes of a gradient's entries: what rounding leaves of a sum that is 0."""
+"""The sum of a gradient's entries, as a share of their sizes, that rounding leaves where it is
+0.
+"""
 _SOMETHING = 0.05
 
 
 def is_of_another_softmax(gradient_BTV: Tensor) -> bool:
-    """Whether a loss's gradient sums to 0 over the scores of a sequence and over no token's, as
-    where the softmax is taken of these in another shape, or along the tokens."""
+    """Tells whether a loss's gradient sums to 0 over the scores of a sequence but not over each
+    token's, as where the softmax is taken of the scores in another shape, or along the tokens.
+    """
     if gradient_BTV.ndim != 3:
         return False
     given = gradient_BTV.detach().double()
@@ -109,7 +112,7 @@ def _weight(scores_NV: Tensor, gradient_NV: Tensor, least_N: Tensor, wanted_N: T
 
 
 def _padding(model: nn.Module, wanted_N: Tensor, counted_N: Tensor, scores: Tensor) -> int:
-    """How many places count whose target is padding, in runs at the ends of sequences."""
+    """Counts the places in the loss whose target is padding, in runs at the ends of sequences."""
     if scores.ndim != 3 or scores.shape[-1] < _LEAST_CLASSES:
         return 0
     sequences = scores.shape[0]
@@ -128,7 +131,7 @@ def _padding(model: nn.Module, wanted_N: Tensor, counted_N: Tensor, scores: Tens
 
 
 def _run(is_padding_T: Tensor) -> int:
-    """How many are True before the first that is not; 0 where these are too few to tell."""
+    """Returns the length of the run of True at the beginning; 0 where it is too short to tell."""
     length = int((~is_padding_T).int().argmax())
     return length if length >= _RUN else 0
 
@@ -151,12 +154,12 @@ def _padding_indices(model: nn.Module, classes: int) -> set[int]:
 _FARTHEST = 2
 """Places later than a token that are looked at."""
 _KNOWN = 0.9
-"""Of the targets that are the next token's, for it to be no chance."""
+"""The share of targets that have to be the next token's, for it to be no chance."""
 
 
 def places_of_targets(gradient_BTV: Tensor, tokens: Sequence[Tensor]) -> int | None:
-    """How many places later than a token the input has its target, -1 to 2: the one whose logit the
-    gradient pulls up.
+    """Returns how many places after a token the input has its target, -1 to 2: the token whose
+    logit the gradient pulls up.
 
     None where it is none of these.
     """

@@ -1,5 +1,5 @@
-"""What the weight matrices of a sub-layer are for, by where their products go in the recorded
-pass: never by their names, and seldom by their shapes.
+"""The use of each weight matrix of a sub-layer, found by where its products go in the recorded
+pass: never by its name, and seldom by its shape.
 
 A plain matrix is a parameter whose entries data is multiplied with as they are. Convolutions,
 weights that are computed from several parameters, and what is multiplied number by number are none.
@@ -63,12 +63,14 @@ class _Uses:
         self.inside = frozenset(branch.computed)
         products = [n for n in branch.computed if graph.is_weight_product(graph.values[n])]
         self.products = [n for n in products if self._names([n])]
-        """Those with plain matrices."""
+        """The products with plain matrices."""
 
     def found(self) -> tuple[MatrixUse, ...]:
-        """Of every plain matrix, in the order of use; those of a packed one by their part."""
+        """Returns the use of every plain matrix, in the order of use; a packed matrix has a use for
+        each of its parts.
+        """
         parts: dict[str, dict[MatrixPart, list[int]]] = {}
-        """By the parameter and its part, the values whose features it makes."""
+        """The values whose features a parameter makes, by the parameter and its part."""
         for part, value, products in self._told():
             for name in self._names(products):
                 parts.setdefault(name, {}).setdefault(part, []).append(value)
@@ -86,7 +88,7 @@ class _Uses:
         return tuple(made)
 
     def _told(self) -> Iterator[tuple[MatrixPart, int, list[int]]]:
-        """Every part with a value that it makes and the products that make it."""
+        """Yields every part with a value that it makes and the products that make it."""
         graph, branch = self.graph, self.branch
         attends = branch.kind in ("attention", "cross_attention")
         if attends:
@@ -148,7 +150,7 @@ class _Uses:
         return next((n for n in factors if self.graph.values[n].is_data), None)
 
     def _names(self, products: Iterable[int]) -> list[str]:
-        """Of the plain matrices in these products."""
+        """Returns the names of the plain matrices in these products."""
         found = []
         for product in products:
             leaf = self._leaf(product)
@@ -178,12 +180,14 @@ class _Uses:
         return way
 
     def _outputs_last(self, product: int) -> bool:
-        """Whether the parameter's last dimension is that of the product's outputs."""
+        """Tells whether the parameter's last dimension is that of the product's outputs."""
         turns = sum(step.op in _TURNING for step in self._weight(product))
         return turns % 2 == 0
 
     def _rows(self, name: str, made: Sequence[int], turned: bool) -> tuple[int, ...] | None:
-        """Those of a matrix that these values are made with: () for all of them, None for none."""
+        """Returns the rows of a matrix that make these values: () for all of them, None for
+        none.
+        """
         leaves = (self._leaf(product) for product in self.products)
         leaf = next(one for one in leaves if one is not None and one.names == (name,))
         weight = leaf.tensor.detach().clone().requires_grad_(True)
@@ -203,8 +207,8 @@ class _Uses:
         return () if len(rows) == len(touched) else rows
 
     def _gradient(self, leaf: TracedValue, weight: torch.Tensor, value: int) -> torch.Tensor:
-        """Of a value's entries, each weighed at random, with respect to a weight whose product is
-        the last on the way there.
+        """Computes the gradient of a value's entries, each weighted at random, with respect to a
+        weight whose product is the last on the way there.
         """
         others = [n for n in self.products if self._names([n]) != [*leaf.names]]
         known = {n: self.graph.values[n].tensor for n in others}

@@ -1,5 +1,5 @@
-"""What advice says in words, for the terminal and for the page alike: what to do first, then how
-sure that is.
+"""The words of advice, for the terminal and for the page alike: what to do first, then how certain
+that is.
 """
 
 import tomllib
@@ -30,13 +30,13 @@ class _AdviceRow:
     """One line of the advice, ready to be set."""
 
     part: Literal["usual", "recipes", "yours", "warmup"]
-    """What it is about; the class of each in the style sheet."""
+    """The subject of the row; the class of each in the style sheet."""
     value: str
     meaning: str
 
     @property
     def term(self) -> dict[str, str]:
-        """What it is called, and what that means."""
+        """The name of the row's subject, and its explanation."""
         return TERMS[self.part]
 
 
@@ -50,14 +50,14 @@ _PLACES: dict[str | None, str] = {
 
 
 def source(advice: Advice) -> str:
-    """What the rate was read from, as a heading goes on."""
+    """Returns the source of the rate, as the end of a heading."""
     known = "published recipes and small runs of ours"
     return f"from {'a smaller version of this model' if advice.carried else known}"
 
 
 def rate_headline(advice: Advice) -> str:
-    """What to know of the learning rate before anything else: of the wanted one where there is one,
-    else the usual.
+    """Returns the headline on the learning rate: on the wanted one where there is one, else on the
+    usual.
     """
     if advice.wanted_rate is None or advice.wanted_place is None:
         return f"usual learning rate {_usual(advice)}"
@@ -72,7 +72,7 @@ def rate_headline(advice: Advice) -> str:
 
 
 def rate_step(advice: Advice, compared: str = "") -> str:
-    """What to do about the wanted rate, in the imperative; "" where nothing is to be done.
+    """Returns what to do about the wanted rate, in the imperative; "" where nothing is to be done.
 
     compared: what `normscope compare` is given to train the same model; "" where that is not known.
     """
@@ -85,7 +85,7 @@ def rate_step(advice: Advice, compared: str = "") -> str:
 
 
 def surer(advice: Advice, compared: str = "") -> str:
-    """How to be surer of a rate, in the imperative; compared: as of `rate_step`."""
+    """Returns how to check a rate, in the imperative. compared: as in `rate_step`."""
     of = "your rate" if advice.best_rate is None else "the usual rate"
     return surer_rate(_compared_rate(advice), of=of, compared=compared, optimizer=advice.optimizer)
 
@@ -95,8 +95,8 @@ def _compared_rate(advice: Advice) -> float | None:
 
 
 def warmup_step(advice: Advice) -> str:
-    """What to do about a wanted rate without a warm-up where every residual sum is normed; "" where
-    one is known.
+    """Returns what to do about a wanted rate without a warm-up where every residual sum is normed;
+    "" where one is known.
     """
     rate = advice.wanted_rate
     if rate is None or advice.wanted_warmup_updates or not advice.usual_warmup_shares:
@@ -113,8 +113,8 @@ def warmup_step(advice: Advice) -> str:
 
 
 def speaks_against(advice: Advice | None) -> bool:
-    """Whether the wanted rate is one that nobody should start with as it is; one that is only slow
-    is not.
+    """Tells whether the wanted rate is one that nobody should start with as it is; a rate that is
+    only slow is not.
     """
     return advice is not None and advice.is_too_high and not advice.wanted_warmup_updates
 
@@ -137,7 +137,9 @@ def advice_rows(advice: Advice) -> list[_AdviceRow]:
 
 
 def _warmup(advice: Advice) -> _AdviceRow:
-    """What recipes have; no evidence says how short a warm-up suffices for this model."""
+    """Returns the row on the warm-up in recipes; no evidence says how short a warm-up suffices for
+    this model.
+    """
     if not advice.usual_warmup_shares:
         return _AdviceRow(
             part="warmup",

@@ -14,7 +14,7 @@ _OF_EACH = 2
 
 
 def brief(diagnosis: Record, training: Sequence[tuple[str, str]] = ()) -> list[str]:
-    """What to do, what is wrong and what was not asked, a line each, none of it wrapped.
+    """Returns what to do, what is wrong and what was not checked, a line each, none of it wrapped.
 
     training: what a training's log and the model say together, by name, what to do first; it goes
     before what the model says alone. Findings for which there is no room are counted.

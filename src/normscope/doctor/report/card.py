@@ -24,7 +24,7 @@ _LONGEST_SIGNS = 60
 
 
 def card(diagnosis: Record, badge_name: str) -> str:
-    """What stands in the card, in Markdown. badge_name: where the badge lies as seen from it."""
+    """Returns the card, in Markdown. badge_name: the badge's place as seen from the card."""
     rows = [(stack_title(stack), " · ".join(stack_words(stack))) for stack in diagnosis.stacks]
     weights = "trained" if diagnosis.trained else "initial"
     rows += [
@@ -74,7 +74,9 @@ def badge(diagnosis: Record) -> str:
 
 
 def _halves(diagnosis: Record) -> tuple[str, str]:
-    """How many rules were asked is for the card: a badge is read in passing."""
+    """Returns both halves of a badge: the wiring and the verdict. The number of checked rules
+    stands in the card: a badge is read in passing.
+    """
     what = summary(diagnosis)
     if len(what) > _LONGEST_SIGNS:
         what = ", ".join(
@@ -90,7 +92,7 @@ def _plain(text: str) -> str:
 
 
 _LEVELS = {"info": "notice", "warning": "warning", "error": "error"}
-"""What GitHub calls a severity."""
+"""GitHub's names for severities."""
 
 
 def annotations(findings: Iterable[Finding], target: str, form: str) -> list[str]:
@@ -119,8 +121,8 @@ def _github(finding: Finding, place: CodePlace | None) -> str:
 
 
 def _escaped(text: str, more: str = "") -> str:
-    """As the runner reads it: signs that end a command or a property are written by their
-    number.
+    """Escapes a text for the runner: characters that end a command or a property are written by
+    their number.
     """
     for sign in "%\r\n" + more:
         text = text.replace(sign, f"%{ord(sign):02X}")

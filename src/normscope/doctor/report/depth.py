@@ -20,7 +20,7 @@ class _DepthRow:
     name: str
     measured: tuple[float | None, ...]
     predicted: tuple[float | None, ...] | None
-    """None where theory does not predict the quantity."""
+    """The prediction; None where theory does not predict the quantity."""
     logarithmic: bool
 
 
@@ -97,8 +97,8 @@ def together(norms: Sequence[float | None]) -> float | None:
 
 
 def depths(stack: Stack) -> list[float | None]:
-    """How many blocks are completed where each sub-layer reads the stream, with fractions inside a
-    block.
+    """Returns how many blocks are completed where each sub-layer reads the stream, with fractions
+    inside a block.
 
     None stands for sub-layers before the first block. In a stack of one block, completed sub-layers
     are counted instead. Parallel sub-layers of a block read at one place.
@@ -139,7 +139,9 @@ _SMALL_SHARE = 0.1
 
 
 def depth_panels(stack: Stack) -> dict[str, Panel]:
-    """Of every quantity that was measured its picture: stream, correlation, share, gradient."""
+    """Returns a panel for every quantity that was measured: stream, correlation, share,
+    gradient.
+    """
     at, by_kind = depths(stack), curves(stack)
     # A number of the stream itself stands once at every place where sub-layers read it.
     stream = {"measured": [i for i, depth in enumerate(at) if depth not in at[:i]]}

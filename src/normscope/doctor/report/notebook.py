@@ -22,7 +22,7 @@ def diagnosis_html(found: Record) -> str:
 
 
 def stack_panels(found: Record) -> list[Panel]:
-    """Of every stack all that was measured over depth, each named by its stack where there are
+    """Returns all panels over depth of every stack, each named by its stack where there are
     several.
     """
     several = len(found.stacks) > 1

@@ -63,9 +63,9 @@ class HistorySection:
     episodes: tuple[EpisodeWords, ...]
     pictures: tuple[Picture, ...]
     first: str = ""
-    """What is to be done, after a loss that did not come back; else ""."""
+    """The first step, after a loss that did not come back; else ""."""
     command: str = ""
-    """What to type for it, where there is a command; else ""."""
+    """The command for that step, where there is one; else ""."""
 
 
 def render_doctor(
@@ -200,8 +200,8 @@ def _row(stack: Stack, group: Sequence[int]) -> dict[str, Any]:
 
 
 def _cell(stack: Stack, of: str, group: Sequence[int]) -> tuple[str, str]:
-    """What was measured of sub-layers, and what theory says of one; "" of several, and where it
-    says nothing.
+    """Returns the measurement of sub-layers as words, and theory's value for one; "" for several,
+    and where theory says nothing.
     """
     seen, theory = values_of(stack, of)
     told = "" if theory is None or len(group) > 1 else f"theory {words.figures(theory[group[0]])}"

@@ -23,7 +23,7 @@ _ROW_INCHES = 0.34
 _ROOM = 3.0
 """Factor between the rates that the advice speaks of and the ends of the axis."""
 _DECADES = 3
-"""Of an axis up to which 3e-4 is labelled beside 1e-4."""
+"""The decades of an axis up to which 3e-4 is labelled beside 1e-4."""
 _BAND, _USUAL = HUES[2], HUES[0]
 
 
@@ -102,7 +102,7 @@ def _draw_rows(axes: Axes, rows: Sequence[_Row]) -> None:
 
 
 def advised(diagnosis: Record) -> dict[str, Any]:
-    """By name in the template; nothing without advice."""
+    """Returns the advice by the names in the template; empty without advice."""
     advice = diagnosis.advice
     if advice is None:
         return {}

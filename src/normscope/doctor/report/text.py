@@ -256,8 +256,8 @@ class _TerminalPage:
     def _further(
         self, later: Sequence[RenderableType], shown: int, room: int
     ) -> Iterator[RenderableType]:
-        """What the first screen had no room for, then the findings behind the `shown` that are on
-        it.
+        """Yields the parts that the first screen had no room for, then the findings after the
+        `shown` ones on it.
         """
         findings = self.d.findings[shown:]
         parts = [*later, *(self._grid(self._rows(one)) for one in findings)]
@@ -287,8 +287,8 @@ class _TerminalPage:
         return table
 
     def _rows(self, finding: Finding, *, said: bool = False) -> list[tuple[str, Text]]:
-        """What was seen, where, what to change and why it matters; said: what to do stands above
-        already.
+        """Returns what was seen, where, what to change and why it matters; said: what to do is
+        already written above.
         """
         seen = Text.assemble(self._say(finding.id, "bold"), self._say(f": {finding.message}"))
         fix = "" if said else finding.fix

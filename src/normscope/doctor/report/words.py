@@ -1,4 +1,4 @@
-"""What a diagnosis says in words, for the terminal and for the page alike."""
+"""The words of a diagnosis, for the terminal and for the page alike."""
 
 import math
 from collections import Counter
@@ -53,13 +53,17 @@ _SHORT = 60
 
 
 def _is_to_be_named(where: str, told: str) -> bool:
-    """Whether a line that says what to do needs the name of what it is about: it has none of it."""
+    """Tells whether a line that says what to do has to name its subject, since it does not contain
+    the name.
+    """
     first = where.split(",")[0].split(" and ")[0]
     return bool(where) and len(where) <= _SHORT and first not in told
 
 
 def code_words(finding: Finding) -> str:
-    """Where in the user's code what was found was built and called; "" where neither is known."""
+    """Returns the places in the user's code where the finding's subject was built and called; ""
+    where neither is known.
+    """
     built, called = finding.built_at, finding.called_at
     told = [f"built at {built}"] if built else []
     told += [f"called at {called}"] if called and called != built else []
@@ -72,8 +76,8 @@ def placed(finding: Finding) -> str:
 
 
 def _norms_every_sum(stack: Stack) -> bool:
-    """Whether it is wired as Post-LN: each sum is normed, and nothing makes its skip the larger
-    part.
+    """Tells whether a stack is wired as Post-LN: each sum is normed, and nothing makes its skip the
+    larger part.
     """
     inside = [one for one in stack.sublayers if one.block > 0]
     return bool(inside) and all(
@@ -117,15 +121,15 @@ def further_findings(diagnosis: Record) -> tuple[Finding, ...]:
 
 
 def rules_count(diagnosis: Record) -> str:
-    """How many rules were asked, and how many not."""
+    """Returns how many rules were checked, and how many not."""
     asked = sum(rule.asked for rule in diagnosis.rules)
     left = len(diagnosis.rules) - asked
     return counted(asked, "rule") + " checked" + (f", {left} not" if left else "")
 
 
 def unasked(diagnosis: Record) -> str:
-    """How many rules were not asked, and the reason that most of them have, in one line; "" where
-    all were.
+    """Returns how many rules were not checked, and the commonest reason, in one line; "" where all
+    were.
     """
     reasons = Counter(rule.reason for rule in diagnosis.rules if not rule.asked)
     if not reasons:
@@ -137,7 +141,9 @@ def unasked(diagnosis: Record) -> str:
 
 
 def rules_words(diagnosis: Record) -> str:
-    """How many rules were asked, and why the others were not, the commonest reason first."""
+    """Returns how many rules were checked, and why the others were not, the commonest reason
+    first.
+    """
     reasons: dict[str, list[str]] = {}
     for rule in diagnosis.rules:
         if not rule.asked:
@@ -187,7 +193,7 @@ def verdict_words(diagnosis: Record) -> str:
 
 
 def tally(findings: Sequence[Finding]) -> str:
-    """How many findings there are of each severity, the worst first."""
+    """Counts the findings of each severity, the worst first, in words."""
     severities = [finding.severity for finding in findings]
     return ", ".join(
         counted(severities.count(s), _NOUNS[s]) for s in reversed(Severity) if s in severities
@@ -316,9 +322,7 @@ def placement_words(sublayer: Sublayer) -> str:
 
 
 def facts(diagnosis: Record) -> str:
-    """What was looked at, how large it is, its loss, and whether its weights are trained, in one
-    line.
-    """
+    """Returns the target, its size, its loss, and whether its weights are trained, in one line."""
     told = [
         diagnosis.target,
         counted(diagnosis.parameters, "parameter"),

@@ -1,3 +1,3 @@
-"""What a model computes: the operations of one forward pass, and norms and means over depth among
-them.
+"""The computation of a model: the operations of one forward pass, and norms and means over depth
+among them.
 """

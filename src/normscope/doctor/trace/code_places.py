@@ -1,4 +1,4 @@
-"""Where in the user's code modules are built, parameters set, and modules called.
+"""The places in the user's code where modules are built, parameters set, and modules called.
 
 A place is the line of the innermost frame whose file is the user's own: of no installed package, of
 no standard library, and not ours.
@@ -25,7 +25,7 @@ class CodePlace:
     """A line of a file."""
 
     file: str
-    """As seen from the current folder, where it lies below that; else the whole path."""
+    """The path from the current folder, where the file lies below that; else the whole path."""
     line: int
     """Counted from 1."""
 
@@ -35,18 +35,22 @@ class CodePlace:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CodePlaces:
-    """Of a model's modules and parameters, by their paths; "" is the model itself."""
+    """The code places of a model's modules and parameters, by their paths; "" is the model
+    itself.
+    """
 
     built: Mapping[str, CodePlace] = field(default_factory=dict)
     called: Mapping[str, CodePlace] = field(default_factory=dict)
 
     def built_at(self, path: str) -> CodePlace | None:
-        """Where what has a path was built, or the innermost module around it that is known."""
+        """Returns where the module or parameter at a path was built, or the innermost known module
+        around it.
+        """
         return _innermost(self.built, path)
 
     def called_at(self, path: str) -> CodePlace | None:
-        """Where the module at a path, or the innermost around it that is known, was called first;
-        None for the model itself, which the doctor calls.
+        """Returns where the module at a path, or the innermost known one around it, was called
+        first; None for the model itself, which the doctor calls.
         """
         return _innermost(self.called, path)
 
@@ -98,7 +102,7 @@ class PlacesOfBuilding:
             setattr(nn.Module, name, method)
 
     def of(self, model: nn.Module) -> CodePlaces:
-        """What was noted of a model's modules and parameters."""
+        """Returns the noted places of a model's modules and parameters."""
         built: dict[str, CodePlace] = {}
         for path, module in model.named_modules():
             known, place = self._modules.get(id(module), (None, None))
@@ -112,7 +116,7 @@ class PlacesOfBuilding:
 
 @contextmanager
 def calls_noted(model: nn.Module) -> Iterator[dict[str, CodePlace]]:
-    """Where each module of a model is called first, by its path, once it has been."""
+    """Notes where each module of a model is called first, by its path, once it has been."""
     found: dict[str, CodePlace] = {}
     paths = {id(module): path for path, module in model.named_modules()}
     paths.pop(id(model), None)

@@ -46,7 +46,7 @@ class _Connection:
 
     kind: _Kind
     source: int
-    """What is weighed: the streams, a norm of them, or a branch."""
+    """The weighted value: the streams, a norm of them, or a branch."""
     weights: LaneWeights
 
 
@@ -55,18 +55,18 @@ class _Connections:
     """All that connects the streams of a recorded pass."""
 
     made: dict[int, _Connection] = field(default_factory=dict)
-    """By the value that each makes."""
+    """The connections by the value that each makes."""
     spread: dict[int, tuple[int, int]] = field(default_factory=dict)
     """Sums x + F in which F is added to every stream as it is, each with both."""
     ends: dict[int, int] = field(default_factory=dict)
-    """Of streams after the last sub-layer the one value that is made of them."""
+    """The one value made of the streams after the last sub-layer, by the last sum."""
     shapes: dict[int, tuple[int, int]] = field(default_factory=dict)
-    """How many streams there are in each sum of streams and branch, and how wide they are."""
+    """The number of streams in each sum of streams and branch, and their width."""
 
 
 def connections(flow: Flow, norms: Container[int]) -> _Connections:
-    """What connects streams; empty for a model of one stream. norms: the numbers of the values that
-    are norms.
+    """Finds what connects streams; empty for a model of one stream. norms: the numbers of the
+    values that are norms.
     """
     found, sources = _Connections(), set[int]()
     for value in flow.values:
@@ -139,7 +139,9 @@ def _join(
 
 
 def _spread(flow: Flow, number: int) -> int | None:
-    """What a product multiplies with one number for each stream and token: F of F ⊗ weights."""
+    """Returns the value that a product multiplies with one number for each stream and token: F of F
+    ⊗ weights.
+    """
     value = flow.values[number]
     size = value.tensor.numel()
     if value.op in ("expand", "repeat"):
@@ -184,8 +186,8 @@ def _collapsed(flow: Flow, source: int, output: int, size: int, width: int) -> i
 def _connection(
     flow: Flow, norms: Container[int], kind: _Kind, number: int, start: int, shape: tuple[int, int]
 ) -> _Connection | None:
-    """How a value is made from the start, or from a norm of it; None where that is not linear for
-    given weights.
+    """Returns how a value is made from the start, or from a norm of it; None where that is not
+    linear for given weights.
     """
     way = _way_back(flow, norms, number, start, whole=kind != "expand")
     if way is None:
@@ -202,7 +204,8 @@ def _connection(
 def _way_back(
     flow: Flow, norms: Container[int], number: int, start: int, *, whole: bool
 ) -> tuple[int, tuple[int, ...]] | None:
-    """What is weighed, which is the start or a norm of it, and the weights met on the way to it.
+    """Returns the weighted value, which is the start or a norm of it, and the weights met on the
+    way to it.
 
     whole: whether it comes in whole, and what is smaller are weights.
     """
@@ -235,7 +238,7 @@ def _way_back(
 
 
 def _is_norm(flow: Flow, norms: Container[int], number: int) -> bool:
-    """Whether a value is a norm, or one times vectors and numbers that are no data."""
+    """Tells whether a value is a norm, or one times vectors and numbers that are no data."""
     for _ in range(_LARGEST):
         if number in norms:
             return True

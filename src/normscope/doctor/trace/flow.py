@@ -1,5 +1,5 @@
-"""What feeds what in a recorded forward pass: ancestors and dominators, products with weights, and
-which token what.
+"""The flow in a recorded forward pass: ancestors and dominators, products with weights, and which
+token reaches which.
 """
 
 from collections.abc import Sequence
@@ -58,7 +58,7 @@ class Flow:
             self.predecessors.append([n for n in inputs if self.values[n].is_data])
         self.consumers: list[list[int]] = [[] for _ in self.values]
         self.ancestors: list[int] = []
-        """Of each value a set of numbers as bits, its own among them."""
+        """The ancestors of each value as bits, its own number included."""
         self.through_weights: list[int] = []
         """The ancestors from which a path runs through a product with a weight matrix."""
         for value, before in zip(self.values, self.predecessors, strict=True):
@@ -74,7 +74,7 @@ class Flow:
         self.dominators = dominators(self.predecessors)
 
     def depends(self, value: int, on: int) -> bool:
-        """Whether a value is computed from another one, or is it."""
+        """Tells whether a value is computed from another one, or is that one."""
         return bool(self.ancestors[value] >> on & 1)
 
     def factors(self, value: TracedValue) -> list[int]:
@@ -94,8 +94,8 @@ class Flow:
         )
 
     def _weighs_stack(self, value: TracedValue) -> bool:
-        """Whether it adds up values that were stacked, each times one number: Σ w_i h_i, as
-        DenseFormer writes it.
+        """Tells whether a value adds up values that were stacked, each times one number: Σ w_i h_i,
+        as DenseFormer writes it.
         """
         data, given = (
             self.predecessors[value.number],
@@ -143,8 +143,8 @@ class Flow:
         ]
 
     def passed(self, source: int, target: int) -> list[int]:
-        """What all ways from the source to the target pass, from the target, which is the first,
-        back to the source.
+        """Returns the values that all ways from the source to the target pass, from the target,
+        which is the first, back to the source.
         """
         inside = self.between(source, target)
         place = {number: n for n, number in enumerate(inside)}
@@ -163,8 +163,8 @@ _CUTTING = frozenset({"slice", "split", "split_with_sizes", "chunk", "narrow"})
 
 
 def mixes_positions(graph: Flow, read: int, output: int) -> bool | None:
-    """Whether a change of one token changes the output at another one; None where no change shows
-    anywhere.
+    """Tells whether a change of one token changes the output at another one; None where no change
+    shows anywhere.
 
     Raises what computing again raises.
     """
@@ -193,7 +193,9 @@ def mixes_positions(graph: Flow, read: int, output: int) -> bool | None:
 def moved_rows(
     graph: Flow, read: int, output: int, token: int, generator: torch.Generator
 ) -> torch.Tensor:
-    """Of every token whether the output there changes with one token of what is read."""
+    """Tells, for every token, whether the output there changes with one token of the value that is
+    read.
+    """
     changed = graph.values[read].tensor.clone().contiguous()
     rows = changed.view(-1, changed.shape[-1])
     disturb(rows[token], generator)
@@ -233,7 +235,7 @@ def _products_with(
 
 
 def keeps_rows(graph: Flow, read: int, output: int) -> bool:
-    """Whether every step on the way is known to compute each token from that token alone.
+    """Tells whether every step on the way is known to compute each token from that token alone.
 
     That is what multiplies rows with a matrix from the right, works on each number alone, or cuts
     the last dimension. False says nothing: there are other ways to do so.

@@ -1,5 +1,6 @@
-"""What goes into a model's forward pass and what comes out: weights, whether they are finite or
-trained, tokens, masks, and logits."""
+"""The inputs and outputs of a model's forward pass: weights, whether they are finite or trained,
+tokens, masks, and logits.
+"""
 
 import inspect
 import math
@@ -17,8 +18,9 @@ from ...measure.autocast import as_asked_around
 from ...measure.passes import has_arithmetic
 
 Inputs = Mapping[str, Any] | Sequence[Any] | Tensor | Callable[[nn.Module], Any]
-"""What a model's forward is called with, by keyword (a mapping), by position (a sequence, or one
-tensor), or a function that runs the model and returns its output."""
+"""The inputs of a model's forward, by keyword (a mapping), by position (a sequence, or one tensor),
+or a function that runs the model and returns its output.
+"""
 
 
 def call_with(model: nn.Module, inputs: Inputs) -> Any:
@@ -32,12 +34,12 @@ def call_with(model: nn.Module, inputs: Inputs) -> Any:
 
 
 _NO_INPUT = re.compile("mask|cache|past|position")
-"""In the names of arguments that say something of other inputs, and bring none of their own."""
+"""The names of arguments that describe other inputs, and bring none of their own."""
 
 
 def takes_more(model: nn.Module, inputs: Inputs) -> bool:
-    """Whether a forward takes inputs beside these, as those of images that a batch has none of; so
-    also where that is not known.
+    """Tells whether a forward takes inputs beside these, such as images of which a batch has none;
+    True also where that is not known.
     """
     if callable(inputs):
         return True
@@ -72,7 +74,7 @@ def loss_of_output(
 
 
 def _positional(function: Callable[..., Any]) -> int:
-    """How many positional arguments must be given."""
+    """Returns how many positional arguments must be given."""
     try:
         parameters = inspect.signature(function).parameters.values()
     except ValueError:
@@ -82,7 +84,7 @@ def _positional(function: Callable[..., Any]) -> int:
 
 
 def tensors_in(output: Any, *, inside_objects: bool = True) -> Iterator[Tensor]:
-    """Every tensor of an output, in order.
+    """Yields every tensor of an output, in order.
 
     inside_objects: whether to look into objects that are parts of it too, such as caches; not only
     into the output itself, and into what mappings, lists and tuples hold.
@@ -99,8 +101,8 @@ _OF_TOKENS = (torch.int64, torch.int32)
 
 
 def amiss_with(model: nn.Module, inputs: Inputs) -> str:
-    """What is wrong with the inputs themselves, in words that say what to give; "" where nothing
-    is to be seen.
+    """Returns what is wrong with the inputs themselves, in words that say what to give; "" where
+    nothing shows.
     """
     given = () if callable(inputs) else [*tensors_in(inputs, inside_objects=False)]
     empty = [one for one in given if not one.numel()]
@@ -137,8 +139,8 @@ def main_tensor(output: Any) -> Tensor | None:
 
 
 def named_in(output: Any, name: str) -> Any:
-    """What an output holds under a name, as a mapping or as an attribute; None where it has no such
-    name.
+    """Returns the part of an output that has a name, as a key or as an attribute; None where it has
+    no such name.
     """
     return output.get(name) if isinstance(output, Mapping) else getattr(output, name, None)
 
@@ -167,14 +169,16 @@ def floating(model: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
 
 
 def _is_mask(buffer: torch.Tensor) -> bool:
-    """Whether infinite entries are all that is not finite in a buffer; NaN is no mask."""
+    """Tells whether infinite entries are the only ones of a buffer that are not finite; NaN is no
+    mask.
+    """
     if buffer.is_meta or buffer.layout != torch.strided or not buffer.numel():
         return False
     return bool(torch.isinf(buffer).any()) and not bool(torch.isnan(buffer).any())
 
 
 def is_finite(weight: torch.Tensor) -> bool:
-    """Whether no entry is infinite or NaN."""
+    """Tells whether no entry is infinite or NaN."""
     # One pass without a copy, where isfinite takes three.
     return all(math.isfinite(bound) for bound in torch.aminmax(weight))
 
@@ -210,7 +214,9 @@ _PADDED = (
 
 
 def padding_in(inputs: Inputs, crosses: bool) -> dict[str, Tensor]:
-    """Of a stack, by the kind of attention, where its keys are tokens; only masks that hide any."""
+    """Returns the masks of a stack, True at real tokens, by the kind of attention whose keys are
+    tokens; only masks that hide any.
+    """
     if callable(inputs):
         return {}
     if not isinstance(inputs, Mapping):
@@ -244,8 +250,8 @@ def padding_in(inputs: Inputs, crosses: bool) -> dict[str, Tensor]:
 
 
 def _marks_one_id(inputs: Inputs) -> Tensor | None:
-    """Where a mask of no known name is at tokens: what it marks is one index, and the rest are
-    others.
+    """Returns where a mask of no known name has real tokens: it marks one index, and all other
+    tokens are different.
     """
     leaves = tree_leaves(dict(inputs) if isinstance(inputs, Mapping) else inputs)
     given = [
@@ -285,7 +291,7 @@ def norm_parameters(model: nn.Module) -> dict[str, nn.Parameter]:
 
 
 def are_trained(model: nn.Module) -> bool:
-    """Whether weights are not as they were drawn, as far as it shows.
+    """Tells whether weights are not as they were drawn, as far as it shows.
 
     They are not where most gains and shifts of norms, which every initialisation makes constant,
     differ from feature to
@@ -310,15 +316,17 @@ class NonfiniteWeight:
 
     name: str
     entries: int
-    """How many there are of them."""
+    """The number of such entries."""
     of: int
     only_minus_infinity: bool
-    """As in a mask that is added to scores, or in the bias of a class that is never wanted."""
+    """True where all of them are -inf, as in a mask that is added to scores, or in the bias of a
+    class that is never wanted.
+    """
 
 
 def nonfinite_weights(model: nn.Module) -> tuple[NonfiniteWeight, ...]:
-    """In the model's order, parameters before buffers; a buffer counts where it holds NaN, for
-    masks hold -inf.
+    """Lists weights that are not finite in the model's order, parameters before buffers; a buffer
+    counts where it holds NaN, for masks hold -inf.
     """
     return tuple(
         NonfiniteWeight(
@@ -334,8 +342,8 @@ def nonfinite_weights(model: nn.Module) -> tuple[NonfiniteWeight, ...]:
 
 @contextmanager
 def read_as_zero(model: nn.Module, nonfinite: Sequence[NonfiniteWeight]) -> Iterator[None]:
-    """With 0 in the place of what is not finite; at the end, after an error too, every bit is as it
-    was.
+    """Puts 0 in the place of entries that are not finite; at the end, after an error too, every bit
+    is as it was.
     """
     names = {one.name for one in nonfinite}
     kept = [(weight, weight.clone()) for name, weight in floating(model) if name in names]

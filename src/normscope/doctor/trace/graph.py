@@ -22,24 +22,22 @@ from .operations import REARRANGING, Origin, Ref, Trace, TracedValue, walked
 
 @dataclass(frozen=True, slots=True)
 class Factor:
-    """What a value is multiplied with: a number, or one for each feature (then `value` is their
-    mean).
-    """
+    """The factor of a value: a number, or one for each feature (then `value` is their mean)."""
 
     value: float
     """NaN on the meta device, where parameters and buffers hold none."""
     origin: Origin = Origin.CONSTANT
     vector: bool = False
     doubly_stochastic: bool | None = None
-    """Whether it is of a matrix whose rows and columns sum to 1; None where that is not known, or
-    it is of none.
+    """True where it is of a matrix whose rows and columns sum to 1; None where that is not known,
+    or it is of none.
     """
     root_mean_square: float | None = field(default=None, compare=False)
-    """Of a vector; None of one number, and where it is not known."""
+    """The root mean square of a vector; None for one number, and where it is not known."""
 
     @property
     def is_constant(self) -> bool:
-        """Whether it is one number that nothing changes."""
+        """True where it is one number that nothing changes."""
         return self.origin == Origin.CONSTANT and not self.vector
 
     @property
@@ -81,7 +79,7 @@ class Graph(Flow):
         super().__init__(trace)
         self.norms: dict[int, NormFunction] = {}
         self.norms_of: dict[int, list[int]] = {}
-        """Of a value the norms that it goes into."""
+        """The norms that each value goes into."""
         for value in self.values:
             if norm := norm_function(self, value):
                 self.norms[value.number] = norm
@@ -90,7 +88,7 @@ class Graph(Flow):
             v.number: found for v in self.values if (found := mixture_of(self, v, self.norms))
         }
         self.mixtures_of: dict[int, list[int]] = {}
-        """Of a value the means over depth that it goes into."""
+        """The means over depth that each value goes into."""
         for number, mixture in self.mixtures.items():
             for source in mixture.sources:
                 self.mixtures_of.setdefault(source, []).append(number)
@@ -109,7 +107,7 @@ class Graph(Flow):
         return self._steps[number]
 
     def sources(self, number: int) -> tuple[int, ...]:
-        """What a light step takes; nothing of what is none."""
+        """Returns the values that a light step takes; empty for a value that is none."""
         step = self.step(number)
         return step.sources if step else ()
 
@@ -139,7 +137,9 @@ class Graph(Flow):
         return self._magnitudes[number]
 
     def under(self, number: int, *kinds: str) -> int:
-        """What a value is made from, each time from one other, by steps of these kinds alone."""
+        """Follows a value down through steps of these kinds alone, each with one source, and
+        returns the value below.
+        """
         while (step := self.step(number)) is not None and step.kind in kinds:
             (number,) = step.sources
         return number
@@ -239,8 +239,8 @@ class Graph(Flow):
         return None
 
     def _is_drawn_mask(self, product: TracedValue) -> bool:
-        """Whether a product is with one mask that dropout drew, and that is divided by what it
-        keeps.
+        """Tells whether a product is with one mask that dropout drew, and that is divided by the
+        share that it keeps.
         """
         masks = [self.values[n] for n in product.inputs if not self.values[n].is_data]
         return (
@@ -281,9 +281,7 @@ class Graph(Flow):
         return _GraphStep("scale", (data,), (factor,))
 
     def _factor(self, multiplier: Any, of: Tensor, power: int) -> Factor | None:
-        """What `of` is multiplied with; power: -1 where the root mean square is that of what is
-        divided by.
-        """
+        """Returns the factor of `of`; power: -1 where the root mean square is that of a divisor."""
         if not isinstance(multiplier, Ref):
             return Factor(float(multiplier)) if isinstance(multiplier, int | float) else None
         value = self.values[multiplier.number]

@@ -1,4 +1,4 @@
-"""What several streams are weighed with: in one tensor, and in tensors of their own.
+"""The weights of several streams: in one tensor, and in tensors of their own.
 
 The weights of a sum over streams in one tensor are read off by computing it again. One stream is
 set to ones and the others to zero, and everything that the weights are made from is held as it was
@@ -27,18 +27,18 @@ _TOLERANCE = {torch.float16: 2e-2, torch.bfloat16: 5e-2}
 """Relative, of what random streams give; 1e-4 for wider numbers."""
 
 SUMS_TO_ONE = 1e-3
-"""How far from 1 a sum of weights may be that is meant to be 1."""
+"""The distance from 1 up to which a sum of weights counts as meant to be 1."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LaneWeights:
-    """What goes into each of some streams from each of others, token by token."""
+    """The weights with which each of some streams goes into each of others, token by token."""
 
     streams: int
-    """How many there are on the side that has several."""
+    """The number of streams on the side that has several."""
     width: int
     origin: Origin
-    """What they are made from: numbers of the model, or data, so that every token has its own."""
+    """The origin of the weights: numbers of the model, or data, so that every token has its own."""
     values_NOI: Tensor
     """Tokens, streams made, streams read; the mean over features where these differ. NaN on the
     meta device.
@@ -48,16 +48,14 @@ class LaneWeights:
 
     @property
     def total(self) -> float:
-        """What streams that are all equal are multiplied with, the mean over tokens; NaN on the
-        meta device.
+        """The factor of streams that are all equal, its mean over tokens; NaN on the meta
+        device.
         """
         return float(self.values_NOI.double().sum(-1).mean())
 
     @property
     def _off(self) -> Tensor:
-        """Of every token how far the sums of rows and columns are from 1; NaN on the meta
-        device.
-        """
+        """The distance of row and column sums from 1 for every token; NaN on the meta device."""
         each = self.values_NOI.double()
         return (torch.cat([each.sum(-1), each.sum(-2)], -1) - 1).abs()
 
@@ -70,8 +68,9 @@ class LaneWeights:
 
     @property
     def one_side_alone(self) -> float | None:
-        """How far the sums of rows are from 1 where those of columns are all 1 and no weight is
-        negative, or the other way round; None of any other weights."""
+        """The largest distance of row sums from 1 where all column sums are 1 and no weight is
+        negative, or the other way round; None for any other weights.
+        """
         if bool((self.values_NOI < 0).any()):
             return None
         near, far = sorted(
@@ -193,8 +192,8 @@ def token_weights(flow: Flow, norms: Container[int]) -> dict[int, tuple[int, int
 
 
 def _product(flow: Flow, value: TracedValue) -> tuple[int, int] | None:
-    """What is multiplied with one number for each of its tokens, and these numbers, made by way of
-    a matrix.
+    """Returns the value that is multiplied with one number for each of its tokens, and these
+    numbers, which a matrix makes; None for other values.
     """
     before = flow.predecessors[value.number]
     if value.op != "mul" or len(before) != 2 or not value.shape or value.shape[-1] < 2:
@@ -231,8 +230,8 @@ def _weighed_before(
 
 
 def _are_mixed(flow: Flow, shared: set[int], products: dict[int, tuple[int, int]]) -> bool:
-    """Whether the same two shared values, or one as two streams, are added up more than once, with
-    other numbers.
+    """Tells whether the same two shared values, or one as two streams, are added up more than once,
+    with different numbers.
     """
     sums: Counter[frozenset[int]] = Counter()
     for value in flow.values:

@@ -39,17 +39,18 @@ class _Mixture:
     weights: int
     """Number of the softmax, or of the operation that computes softmax and mean in one."""
     by_parameter: bool
-    """Whether the weights are a softmax over products of the values with one trained vector, and of
-    nothing else.
+    """True where the weights are a softmax over products of the values with one trained vector, and
+    of nothing else.
     """
     key_norms: int
-    """How many norms the values pass before these products."""
+    """The number of norms that the values pass before these products."""
     normed: bool = False
-    """Whether it is the mean of x / RMS(x) of each of its sources x, rather than of x."""
+    """True where it is the mean of x / RMS(x) of each of its sources x, rather than of x."""
 
 
 def mixture_of(flow: Flow, value: TracedValue, norms: Container[int]) -> _Mixture | None:
-    """What mean of which earlier values this is; None where it is none.
+    """Returns the mean over depth that a value is, with the earlier values in it; None where it is
+    none.
 
     norms: the numbers of the values that are norms.
     """
@@ -101,8 +102,8 @@ def _is_fused(value: TracedValue) -> bool:
 
 
 def _sources(flow: Flow, stacked: int, size: int) -> list[int]:
-    """What was put into a stack, piece by piece or in stacks of its own, each piece of this size;
-    empty of others.
+    """Returns the values that were put into a stack, piece by piece or in stacks of their own, each
+    piece of this size; empty for other stacks.
     """
     found: list[int] = []
     for number in flow.values[stacked].inputs:
@@ -124,8 +125,8 @@ def _sources(flow: Flow, stacked: int, size: int) -> list[int]:
 
 
 def _normed(flow: Flow, value: TracedValue, sources: Sequence[int]) -> bool | None:
-    """Whether the value is z / RMS(z) where z takes the place of every source; None where it is
-    neither this nor z.
+    """Tells whether the value is z / RMS(z) where z takes the place of every source; None where it
+    is neither this nor z.
     """
     if value.tensor.is_meta:
         return None
@@ -165,12 +166,12 @@ class _StackedSum:
     pieces: tuple[int, ...]
     weights: tuple[float, ...]
     origin: Origin
-    """Of the weights."""
+    """The origin of the weights."""
 
 
 def stacked_sums(trace: Trace) -> dict[int, _StackedSum]:
-    """Every sum over a stack, by its number; a plain sum that only adds to an earlier one is
-    rewritten as x + F.
+    """Returns every sum over a stack, by its number; a plain sum that only adds to an earlier one
+    is rewritten as x + F.
     """
     found: dict[int, _StackedSum] = {}
     plain: dict[tuple[int, ...], int] = {}
@@ -238,7 +239,7 @@ def _stacked_sum(trace: Trace, value: TracedValue) -> _StackedSum | None:
 def _weights(
     trace: Trace, value: TracedValue, way: list[TracedValue], pieces: tuple[int, ...]
 ) -> list[float] | None:
-    """What each piece is multiplied with; None where that is not one number for all of its
+    """Returns the factor of each piece; None where that is not one number for all of its
     entries.
     """
     if value.tensor.is_meta:
@@ -308,8 +309,8 @@ def _of(flow: Flow, left: int, right: int) -> _Blend | None:
 
 
 def _products(flow: Flow, number: int) -> list[tuple[int, int]]:
-    """What a value is a product of: a value and a gate, which is a sigmoid or what is left of
-    one.
+    """Returns the pairs of a value and a gate of which a value is the product; a gate is a sigmoid
+    or 1 minus one.
     """
     value = flow.values[number]
     if value.op != "mul" or len(flow.predecessors[number]) != 2:
@@ -340,7 +341,7 @@ def _difference(flow: Flow, number: int) -> tuple[int, int] | None:
 
 
 def _is_rest(flow: Flow, number: int, gate: int) -> bool:
-    """Whether a value is 1 minus the gate."""
+    """Tells whether a value is 1 minus the gate."""
     value = flow.values[flow.rearranged(number)]
     return value.op == "rsub" and [flow.rearranged(n) for n in value.inputs] == [
         flow.rearranged(gate)

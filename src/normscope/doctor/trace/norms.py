@@ -73,22 +73,24 @@ class NormFunction:
     """Root mean square of its output: 1, but 1/√D for x / ‖x‖, trained gains aside; NaN of torch's
     layer norm, and of curves."""
     gain: float = 1.0
-    """What multiplies a normed value within it: its size, or its own gain's root mean square; 1
+    """The factor of a normed value within the norm: its size, or its own gain's root mean square; 1
     where not known.
     """
     over: tuple[int, ...] = (-1,)
     """The dimensions of its source that statistics are taken over, counted from the end."""
     keeps_mean: bool = False
-    """Whether it divides by the deviation about a mean that it leaves in, x / √(Var x + ε)."""
+    """True where it divides by the deviation about a mean that it does not subtract, x / √(Var x +
+    ε).
+    """
 
     @property
     def is_curve(self) -> bool:
-        """Whether it takes no statistics of its input, so that its output is not of one size."""
+        """True where it takes no statistics of its input, so that its output has no fixed size."""
         return self.kind in ("tanh", "erf")
 
 
 def norm_function(flow: Flow, value: TracedValue) -> NormFunction | None:
-    """What norm of what earlier value this is; None where it is none."""
+    """Returns the norm that a value is, with the earlier value in it; None where it is none."""
     if not value.is_data:
         return None
     if value.op == "native_layer_norm" and value.output == 0:
@@ -114,8 +116,8 @@ def norm_function(flow: Flow, value: TracedValue) -> NormFunction | None:
 
 
 def power_of(flow: Flow, value: TracedValue) -> int | None:
-    """With which power of a token's size the output of what is built as a norm grows; None of a
-    norm, and of others.
+    """Returns the power of a token's size with which the output grows of a value that is built like
+    a norm; None for a norm, and for other values.
 
     Dividing by the variance in place of its root leaves -1, multiplying by the root in place of
     dividing 2, taking the mean away and no more 1.
@@ -128,8 +130,8 @@ def power_of(flow: Flow, value: TracedValue) -> int | None:
 
 
 def _tried(flow: Flow, value: TracedValue) -> Iterator[tuple[_Norm, Tensor, int, list[Tensor]]]:
-    """Of each value that it may be a norm of: it as a function of that, what to try it with, the
-    number, and gains.
+    """Yields each value that this one may be a norm of: the norm as a function, an input to try it
+    with, the value's number, and gains.
 
     Ones stand for trained gains: where these differ, as of w · x / ‖x‖, tokens do not come out
     equally long. On the meta device there are none of any kind.
@@ -195,7 +197,7 @@ def _power(norm: _Norm, x: Tensor) -> int | None:
 
 
 def _is_by_token(norm: _Norm, x: Tensor) -> bool:
-    """Whether a change of the first token leaves all others as they are."""
+    """Tells whether a change of the first token leaves all others as they are."""
     other = x.clone()
     other.view(-1, x.shape[-1])[0] += 10
     return torch.equal(
@@ -208,8 +210,8 @@ def _root_mean_square(vector: Tensor) -> float:
 
 
 def _beside_one_number(flow: Flow, number: int, op: str) -> int | None:
-    """What is added to one trained number, or multiplied with it; None where the value is anything
-    else.
+    """Returns the value that is added to one trained number, or multiplied with it; None where the
+    operation is a different one.
     """
     value, before = flow.values[number], flow.predecessors[number]
     given = [flow.values[n] for n in value.inputs if not flow.values[n].is_data]
@@ -251,8 +253,8 @@ def _behaviour(norm: _Norm, x: Tensor, source: int) -> NormFunction | None:
 
 
 def _keeps_mean(y: Tensor, moved: Tensor, z: Tensor) -> bool:
-    """Whether z, which tokens with a mean come out as, is along them and of the same deviation as
-    y, which tokens without one come out as; and so longer.
+    """Tells whether z, the output for tokens with a mean, is along them and of the same deviation
+    as y, the output for tokens without one; and so longer.
     """
     deviations = _deviations(z)
     along = functional.cosine_similarity(z, moved.double(), dim=-1)
@@ -299,8 +301,8 @@ def _along(x: Tensor, dimension: int) -> Tensor:
 
 
 def _epsilon(norm: _Norm, x: Tensor, size: float) -> float:
-    """What is added to the mean square, found from multiples of x (every token's is 1) so small
-    that it shows.
+    """Finds the number that a norm adds to the mean square, from multiples of x (every token's is
+    1) so small that it shows.
     """
     found = [1e-6]
     for _ in range(4):

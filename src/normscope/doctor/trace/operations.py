@@ -1,4 +1,4 @@
-"""Every tensor operation of one forward pass, as a graph whose parts can be computed again with
+"""The operations on tensors in one forward pass, as a graph whose parts can be computed again with
 other values.
 """
 
@@ -35,11 +35,11 @@ REARRANGING = frozenset(
 )
 SOFTMAX = frozenset({"_softmax", "_safe_softmax"})
 SENDING = frozenset({"topk", "sort", "argsort", "argmax", "nonzero"})
-"""By which tokens are sent somewhere, or chosen."""
+"""The operations that choose tokens, or send them somewhere."""
 
 FUSED = "scaled_dot_product"
-"""In the name of every operation that computes scores, softmax and mean in one: queries, keys and
-values go in.
+"""The part of the name of every operation that computes scores, softmax and mean in one from
+queries, keys and values.
 """
 STACKING = frozenset({"stack", "cat"})
 BY_NUMBER = frozenset(
@@ -111,13 +111,13 @@ def apart(x: Tensor, streams: int, width: int) -> Tensor | None:
 
 
 _Place = tuple[tuple[int, ...], tuple[int, ...], int]
-"""Where a tensor's elements lie in its memory, as `as_strided` takes it: shape, strides and
+"""The place of a tensor's elements in its memory, as `as_strided` takes it: shape, strides and
 offset.
 """
 
 
 def place_of(tensor: Tensor) -> _Place:
-    """Where a strided tensor lies."""
+    """Returns the place of a strided tensor in its memory."""
     return tuple(tensor.shape), tensor.stride(), int(tensor.storage_offset())
 
 
@@ -129,7 +129,7 @@ def _reach(place: _Place) -> int:
 
 
 def share_memory(one: _Place, other: _Place) -> bool:
-    """Whether any element lies at both places of one memory."""
+    """Tells whether any element lies at both places of one memory."""
     if one == other:
         return True
     taken = torch.zeros(max(_reach(one), _reach(other)), dtype=torch.bool)
@@ -138,8 +138,8 @@ def share_memory(one: _Place, other: _Place) -> bool:
 
 
 def overlaid(tensors: Sequence[Tensor], places: Sequence[_Place]) -> Tensor:
-    """What lies at the first place when the tensors are written to their places one after the
-    other.
+    """Returns the tensor at the first place once the tensors are written to their places one after
+    the other.
 
     Raises ValueError where they are not of one dtype.
     """
@@ -155,15 +155,15 @@ def overlaid(tensors: Sequence[Tensor], places: Sequence[_Place]) -> Tensor:
 
 
 def memory_of(tensor: Tensor) -> int:
-    """What two tensors have in common that share their memory, and no others have while both are
-    there.
+    """Returns a number that two tensors share exactly if they share their memory, while both
+    exist.
     """
     address: int = tensor.untyped_storage()._cdata
     return address
 
 
 class Origin(IntEnum):
-    """What a value is made from; the largest of its inputs' origins."""
+    """The origin of a value; the largest of its inputs' origins."""
 
     CONSTANT = 0
     BUFFER = 1
@@ -174,7 +174,7 @@ class Origin(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Ref:
-    """In a recorded call: the value of that number."""
+    """A reference, in a recorded call, to the value of that number."""
 
     number: int
 
@@ -189,24 +189,24 @@ class TracedValue:
     none made it.
     """
     tensor: Tensor
-    """As it was when it was made: a copy where the model wrote over it later."""
+    """The tensor as it was when it was made: a copy where the model wrote over it later."""
     origin: Origin
     inputs: tuple[int, ...] = ()
     function: Any = None
     """The operation that made it; None of a leaf."""
     args: tuple[Any, ...] = ()
-    """What that was called with, `Ref`s in the place of tensors."""
+    """The arguments of the call, with `Ref`s in the place of tensors."""
     kwargs: dict[str, Any] = field(default_factory=dict)
     output: int = 0
-    """Which of its results this is."""
+    """The number of this value among the operation's results."""
     modules: tuple[str, ...] = ()
     """Names of the modules that were running, the outermost first."""
     asked_dtype: torch.dtype | None = None
-    """Of a product the dtype that the model asks for it, which under autocast is not the tensor's.
-    """
+    """The dtype that the model asks a product for, which under autocast is not the tensor's."""
     names: tuple[str, ...] = ()
-    """Of a leaf those of the parameters that it is, or else of the buffers; of several in its
-    memory that begin elsewhere those of all."""
+    """The names of the parameters that a leaf is, or else of the buffers; of several in its memory
+    that begin elsewhere those of all.
+    """
 
     @property
     def shape(self) -> torch.Size:
@@ -214,7 +214,7 @@ class TracedValue:
 
     @property
     def rows(self) -> int:
-        """How many vectors of its last dimension it holds."""
+        """The number of vectors of its last dimension."""
         return self.tensor.numel() // self.shape[-1] if self.shape and self.shape[-1] else 0
 
     @property
@@ -228,8 +228,9 @@ class TracedValue:
 
 
 UNREPEATABLE = (ValueError, RuntimeError, IndexError)
-"""What `again` raises of experts, of layouts in chunks, and of memory that is written piece by
-piece: they cannot be computed again with other values."""
+"""The errors that `again` raises for experts, for layouts in chunks, and for memory that is written
+piece by piece: they cannot be computed again with other values.
+"""
 
 
 @dataclass(slots=True)
@@ -250,7 +251,9 @@ class Trace:
     """
 
     def leaves(self, number: int) -> list[TracedValue]:
-        """What a value is computed from that no operation made; itself where none made it."""
+        """Returns the values that no operation made and that a value is computed from; the value
+        itself where none made it.
+        """
         numbers = walked(number, lambda n: self.values[n].inputs)
         return [value for n in numbers if (value := self.values[n]).op == "leaf"]
 

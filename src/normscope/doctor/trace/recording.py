@@ -63,8 +63,8 @@ one.
 
 
 def _in_steps(operator: HigherOrderOperator, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """What an operator over functions returns, in operations that can be recorded. Raises
-    ValueError for most.
+    """Computes an operator over functions in operations that can be recorded. Raises ValueError for
+    most.
     """
     if operator is not flex_attention:
         raise ValueError(
@@ -76,7 +76,7 @@ def _in_steps(operator: HigherOrderOperator, args: tuple[Any, ...], kwargs: dict
 
 @dataclass(slots=True)
 class _Storage:
-    """What is known of the values that share one piece of memory."""
+    """The record of values that share one piece of memory."""
 
     numbers: list[int] = field(default_factory=list)
     writes: list[int] = field(default_factory=list)
@@ -101,7 +101,7 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._named = _by_memory(model.named_buffers()) | _by_memory(model.named_parameters())
         self._found: dict[Any, int] = {}
         self._places: list[Any] = []
-        """Of every value, for its tensor may be replaced by a copy."""
+        """The place of every value in its memory, for its tensor may be replaced by a copy."""
         self._storages: dict[int, _Storage] = {}
         self._sums: dict[Any, int] = {}
         """Sums of data by what they add. One that is computed again after a product is the same
@@ -189,8 +189,8 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._storage(tensor).numbers.append(number)
 
     def _is_written_out(self, op: str, args: Sequence[Any]) -> bool:
-        """Whether an operation adds to data what is no product of data with data, as attention's
-        scores are.
+        """Tells whether an operation adds to data something that is no product of data with data,
+        as attention's scores are.
         """
         if op not in _WRITTEN_OUT or len(args) < 3:
             return False
@@ -241,8 +241,8 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         )
 
     def _before_detach(self, number: int, tensor: Tensor) -> int:
-        """What was detached and what came of it lie in one place, and the tensor itself tells which
-        of them it is.
+        """Returns the value before a `detach` where the tensor is that one: both lie in one place,
+        and the tensor itself tells which it is.
         """
         at = number
         stopped = False
@@ -276,7 +276,7 @@ class _Dropouts(TorchFunctionMode):
         super().__init__()
         self._number = number
         self.found: dict[int, float] = {}
-        """With the share that is dropped."""
+        """The values, with the share that is dropped."""
 
     def __torch_function__(
         self,

@@ -39,7 +39,7 @@ _NAMES = {
     "grad_norm": ("grad_norm", "grad norm", "gradient norm", "gnorm", "| norm"),
     "epoch": ("epoch",),
 }
-"""What is read of a line, and as what trainers print it."""
+"""The quantities that are read of a line, each with the names that trainers print."""
 _QUANTITY = {name: quantity for quantity, names in _NAMES.items() for name in names}
 _VALUE = r"[-+]?(?:\d[\d,]*(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?|[-+]?(?:nan|inf(?:inity)?)"
 _PAIR = re.compile(
@@ -51,24 +51,26 @@ _PAIR = re.compile(
 _BAR = re.compile(r"(?P<done>\d+)/(?P<of>\d+) \[")
 """A progress bar of tqdm's, which says how many updates are done."""
 _SUMMARY = re.compile(r"\btrain_runtime\b")
-"""Of the Trainer's last line."""
+"""The sign of the Trainer's last line."""
 _OF_VALIDATION = re.compile(r"\b(?:validat|eval)", re.IGNORECASE)
 _EXAMPLES = (
     "`iter 10: loss 3.4` (nanoGPT), `{'loss': 3.4, 'learning_rate': 1e-4}` (Trainer), "
     "`iteration 10/ 100 | lm loss: 3.4E+00 |` (Megatron-LM) and `step: 10  loss: 3.4` (torchtitan)"
 )
 _MOST_LETTERS = 4096
-"""Of a line that is looked at: a trainer's line is not longer, and a page of text is none."""
+"""The letters of a line that are examined: a trainer's line is not longer, and a page of text is
+none.
+"""
 
 
 def of_printed(file: Path) -> History:
-    """What a trainer printed into a file; raises ValueError as `of_printed_lines` does."""
+    """Reads what a trainer printed into a file; raises ValueError as `of_printed_lines` does."""
     with file.open(encoding="utf-8", errors="replace") as lines:
         return of_printed_lines(str(file), lines)
 
 
 def of_printed_lines(source: str, lines: Iterable[str]) -> History:
-    """What a trainer printed. source: what it is called.
+    """Reads the lines that a trainer printed. source: their name.
 
     A line of the Trainer's has no count of updates: it is taken from the progress bar after it, or
     else each line with a loss counts as one update, which is said. Raises ValueError where no line
@@ -91,19 +93,20 @@ def of_printed_lines(source: str, lines: Iterable[str]) -> History:
 
 
 _Uncounted = dict[str, float]
-"""What a line says that does not say of which update it is."""
+"""The values of a line without a count of updates."""
 
 
 @dataclass
 class _Printed:
-    """What has been read so far."""
+    """The rows that have been read so far."""
 
     rows: list[LoggedValues] = field(default_factory=list)
     uncounted: list[_Uncounted] = field(default_factory=list)
     """Lines with a loss that do not say of which update they are."""
     bars: list[tuple[int, int, int]] = field(default_factory=list)
-    """Of every progress bar how many lines without a count came before it, how much is done, and of
-    how much."""
+    """The progress bars: the number of lines without a count before each, its progress, and its
+    total.
+    """
     without_loss: int = 0
     first_without_loss: int = 0
     epoch: float = 0.0
@@ -138,14 +141,14 @@ class _Printed:
         self.rows.append((update, values))
 
     def all_rows(self) -> list[LoggedValues]:
-        """With the lines that do not say of which update they are, where no line says it."""
+        """Returns the rows, with those lines that have no update number where no line has one."""
         if self.rows or not self.uncounted:
             return self.rows
         updates = _by_bars(self.bars, self.uncounted) or _by_lines(self.uncounted)
         return list(zip(updates, self.uncounted, strict=True))
 
     def left_out(self) -> list[str]:
-        """What was not read, and how updates were counted where no line says it."""
+        """Returns what was not read, and how updates were counted where no line says it."""
         words: list[str] = []
         if self.without_loss:
             words.append(
@@ -203,7 +206,7 @@ def _by_bars(
 
 
 def _values(line: str) -> tuple[dict[str, float], int | None]:
-    """What a line says, by quantity, each as it says it first; and of how many its step is one,
+    """Returns the values of a line by quantity, the first of each; and the total of its steps,
     where it says that.
     """
     values: dict[str, float] = {}

@@ -14,7 +14,7 @@ from ..record import History, TrainingRecipe
 
 EVENT_FILES = "events.out.tfevents."
 _ALL = 0
-"""Of TensorBoard's reader: keep every value, where it would keep a sample."""
+"""The setting of TensorBoard's reader that keeps every value, where it would keep a sample."""
 
 
 def of_event_files(path: Path) -> History:
@@ -73,7 +73,7 @@ def _event_rows(event: Mapping[str, Any]) -> Iterable[LoggedValues]:
 
 
 def _config_recipe(config: Mapping[str, Any]) -> TrainingRecipe:
-    """From what a resolved configuration holds."""
+    """Makes a recipe from a resolved configuration."""
     tables = (config.get(name) for name in ("optimizer", "train"))
     optimizer, train = (table if isinstance(table, Mapping) else {} for table in tables)
     divides = optimizer.get("name") != "sgd" if "name" in optimizer else None

@@ -13,10 +13,11 @@ from .readers import STEPS, of_rows
 
 _SEPARATORS = ",;\t"
 _INDEX = "the unnamed first column"
-"""As pandas writes the index of a frame that has none of its own."""
+"""The name for a column of rows that pandas writes for a frame without an index of its own."""
 _RUN_SEPARATOR = " - "
-"""Between a run's name and a quantity's in what W&B downloads; such a table has two columns more
-for each, with the ends of a range."""
+"""The sign between a run's name and a quantity's in W&B's tables; such a table has two columns more
+for each, with the ends of a range.
+"""
 _RANGE_ENDS = ("__MIN", "__MAX")
 
 
@@ -41,7 +42,7 @@ def of_table(file: Path) -> History:
 
 
 def is_table(first: str) -> bool:
-    """Whether a file's first line names columns, and a count of updates is among them."""
+    """Tells whether a file's first line names columns, and a count of updates is among them."""
     names = [plain(name) for name in first.split(_separator(first))]
     return len(names) > 1 and any(name in STEPS for name in names)
 
@@ -119,8 +120,8 @@ def _number(cell: str) -> float | None:
 
 
 def _empty_words(rows: Sequence[Mapping[str, float]], numbers: Sequence[int]) -> list[str]:
-    """That a loss is missing in a few lines: pandas writes NaN as nothing. Lightning writes a line
-    for each quantity, so that most lines are without a loss.
+    """Notes that a loss is missing in a few lines: pandas writes NaN as nothing. Lightning writes a
+    line for each quantity, so that most lines are without a loss.
     """
     names = {name for row in rows for name in row if plain(name) in LOSS_NAMES}
     if len(names) != 1:
@@ -136,7 +137,7 @@ def _empty_words(rows: Sequence[Mapping[str, float]], numbers: Sequence[int]) ->
 
 
 def _text_words(texts: Mapping[str, Sequence[int]]) -> list[str]:
-    """What of a table is text, by column."""
+    """Returns the cells of a table that are text, by column."""
     return [
         f"{counted(len(lines), 'cell')} of `{name}` that {'is' if len(lines) == 1 else 'are'} no "
         f"number, the first in line {lines[0]:,}"

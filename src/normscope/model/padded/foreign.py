@@ -29,7 +29,7 @@ _CALLED = {
         "dense",
     ),
 }
-"""How attention's four linear layers are called in the libraries that most models are from."""
+"""The names of attention's four linear layers in the libraries that most models are from."""
 
 
 class _ForeignMatrix(NamedTuple):
@@ -46,8 +46,8 @@ MatricesOf = Callable[[SublayerKind, nn.Module], Iterable[tuple[str, _Layer]]]
 def matrices_of(
     kind: SublayerKind, module: nn.Module, told: MatricesOf | None
 ) -> list[tuple[str, _ForeignMatrix]]:
-    """Every weight matrix of a sub-layer under the name that initialisation uses, in the order of
-    drawing.
+    """Returns every weight matrix of a sub-layer under the name that initialisation uses, in the
+    order of drawing.
 
     told: what the caller says they are; without it the module's own `matrices()`, or what can be
     told by its shape: an `nn.MultiheadAttention`, four linear layers that are called as usual, two
@@ -153,7 +153,7 @@ class Foreign(SublayerModule):
         self.takes_inside = "inside" in self.accepted
 
     def accepts(self, name: str) -> bool:
-        """Whether a forward pass hands it this part of the context."""
+        """Tells whether a forward pass takes this part of the context."""
         return name != "inside" and (self.takes_everything or name in self.accepted)
 
     def matrices(self) -> Iterator[tuple[str, _ForeignMatrix]]:

@@ -1,5 +1,5 @@
-"""What modules on (batch, time, width) tensors have in common: their options, and the way to a
-stack's tokens and back.
+"""The base of modules on (batch, time, width) tensors: their options, and the way to a stack's
+tokens and back.
 
 None can train by mistake without what its placement asks of training.
 """
@@ -26,7 +26,7 @@ class StackOptions(TypedDict, total=False):
     """Keywords that every stack takes; what is left out is as `StackConfig` has it."""
 
     dropout: float
-    """On the input and on what every sub-layer gives; 0 by default."""
+    """The dropout on the input and on every sub-layer's output; 0 by default."""
     attention_dropout: float
     activation_dropout: float
     norm: str
@@ -37,8 +37,8 @@ class StackOptions(TypedDict, total=False):
     """relu, gelu, gelu-tanh, swiglu, geglu or geglu-tanh."""
     biases: Literal["all", "query-key-value", "none"]
     position_encoding: Literal["none", "rotary", "alibi"]
-    """What attention itself tells positions by; others are added to the input by whoever gives
-    it.
+    """The positions that attention itself uses; other positions are added to the input by the
+    caller.
     """
     attention: AttentionConfig
     """Heads of keys and values, norms, caps and windows."""
@@ -49,7 +49,7 @@ class StackOptions(TypedDict, total=False):
 
 
 def placement_class(placement: PlacementName) -> type[Placement]:
-    """Raises ValueError for an unknown name."""
+    """Returns a placement's class. Raises ValueError for an unknown name."""
     return named(placement) if isinstance(placement, str) else placement
 
 
@@ -111,8 +111,8 @@ class Placed(nn.Module):
     """
 
     profiled: Tensor
-    """Whether initial values were taken from a batch, where a placement asks for it; a checkpoint
-    keeps it.
+    """True where initial values were taken from a batch, for a placement that asks for it; a
+    checkpoint keeps it.
     """
     updates: Tensor
     """Updates so far, where numbers follow a schedule; a checkpoint keeps them."""
@@ -130,7 +130,7 @@ class Placed(nn.Module):
         self.register_load_state_dict_post_hook(_loaded)  # type: ignore[no-untyped-call]
 
     def stacks(self) -> Iterator[Stack]:
-        """In the order of the forward pass."""
+        """Yields the stacks in the order of the forward pass."""
         yield from (module for module in self.modules() if isinstance(module, Stack))
 
     @property
@@ -163,7 +163,7 @@ class Placed(nn.Module):
             )
 
     def _unattended(self) -> str:
-        """What has to happen at every update, in words; "" where nothing has to."""
+        """Returns what has to happen at every update, in words; "" where nothing has to."""
         if self.scheduled:
             return f"has numbers that follow a schedule over updates ({', '.join(self.scheduled)})"
         if any(stack.placement.unit_vectors for stack in self.stacks()):
@@ -189,7 +189,7 @@ def _loaded(module: Any, incompatible_keys: Any) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cells:
-    """What a sequence's tensor becomes for a stack."""
+    """The form of a sequence's tensor that a stack takes."""
 
     x_ND: Tensor
     layout: PaddedLayout | Layout

@@ -21,7 +21,7 @@ _KINDS: dict[int, tuple[SublayerKind, ...]] = {
     3: ("attention", "cross_attention", "feed_forward"),
 }
 KEEP = "keep"
-"""In place of an initialisation: the weights that the modules have."""
+"""The value in place of an initialisation that keeps the weights that the modules have."""
 
 
 class PlacedBlocks(Placed):
@@ -176,7 +176,7 @@ def _heads_of(rows: list[list[Foreign]]) -> int | None:
 
 
 def _heads(module: nn.Module) -> int | None:
-    """As the module, or the attention in it, says it."""
+    """Returns the number of heads, as the module or the attention in it gives it."""
     for part in module.modules():
         for name in ("num_heads", "heads", "n_heads"):
             if isinstance(found := getattr(part, name, None), int):
@@ -204,7 +204,9 @@ def _ffn_width(rows: list[list[Foreign]], width: int) -> int:
 
 
 def _refuse_kinds(stack: StackShape, kinds: tuple[SublayerKind, ...], other_blocks: int) -> None:
-    """Raises ValueError where a stack of such blocks has other sub-layers than the modules are."""
+    """Checks that a stack of such blocks has the sub-layers that the modules are. Raises ValueError
+    where it has others.
+    """
     if stack.kinds != kinds:
         raise ValueError(
             f"a {stack.kind} with other_blocks={other_blocks} has blocks of "

@@ -28,8 +28,8 @@ class ReorderedNorm(PreLN):
 
 @register
 class OLMo2(ReorderedNorm):
-    """As `reordered`, with norms on queries and keys over their whole width: the released OLMo 2
-    models.
+    """A variant of `reordered` with norms on queries and keys over their whole width: the released
+    OLMo 2 models.
     """
 
     name = "olmo-2"

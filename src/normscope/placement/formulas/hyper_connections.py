@@ -102,8 +102,8 @@ class HyperConnections(Placement):
 
 @register
 class StaticHyperConnections(HyperConnections):
-    """As `hyper-connections`, with the numbers alpha and beta alone: weights are the same for every
-    token.
+    """A variant of `hyper-connections` with the numbers alpha and beta alone: weights are the same
+    for every token.
 
     Zhu et al. 2024, section 2.1.
     """
@@ -198,8 +198,8 @@ class ManifoldHyperConnections(Placement):
 
 @register
 class DeepSeekV4(ManifoldHyperConnections):
-    """As `mhc`, with the initial values and the ε of DeepSeek-V4: scales of 1, biases of 0, and
-    10⁻⁶ added throughout.
+    """A variant of `mhc` with the initial values and the ε of DeepSeek-V4: scales of 1, biases of
+    0, and 10⁻⁶ added throughout.
 
     Logits then have a standard deviation of 0.02 √(4d), 0.9 at a width of 512 and 2.6 at 4,096, so
     that streams differ from the first sub-layer on, and what F reads is about twice their mean.
@@ -287,11 +287,11 @@ class GatedMultiStream(Placement):
         return self.mean(self.normed(state, end.norm), end)
 
     def normed(self, x: State, norm: Norms) -> Sequence[Value]:
-        """Every stream by a norm of its own."""
+        """Returns every stream normed, each by a norm of its own."""
         return [getattr(norm, name)(stream) for name, stream in zip(self.streams, x, strict=True)]
 
     def mean(self, normed: Sequence[Value], of: End | Sublayer) -> Value:
-        """Of normed streams, each times its gate."""
+        """Returns the mean of normed streams, each times its gate."""
         width = self.stack.width
         rank = max(1, 5 * width // 32)
         down_weight = of.parameter(

@@ -49,7 +49,9 @@ class SubLN(PreLN):
 
 @register
 class SubLNCross(SubLN):
-    """As `sub-ln`, cross-attention like every other attention: the paper's figure to the letter."""
+    """A variant of `sub-ln` in which cross-attention is like every other attention: the paper's
+    figure to the letter.
+    """
 
     name = "sub-ln-cross"
     title = "Sub-LN, cross-attention too"
@@ -94,8 +96,8 @@ class NormFormer(PreLN):
 
 @register
 class NormFormerFairseq(NormFormer):
-    """As `normformer`, what leaves A's last matrix is scaled in as many equal parts as there are
-    heads.
+    """A variant of `normformer` that scales what leaves A's last matrix in as many equal parts as
+    there are heads.
 
     The authors' code (fairseq, `transformer_layer.py`), where the last matrix has mixed the heads
     by then.
@@ -150,8 +152,8 @@ class HybridNorm(PreLN):
 
 @register
 class HybridNormStar(HybridNorm):
-    """As `hybrid-norm`, the first block Pre-LN: x ← x + F(LN(x)), the norms inside its attention
-    kept.
+    """A variant of `hybrid-norm` whose first block is Pre-LN: x ← x + F(LN(x)), the norms inside
+    its attention kept.
     """
 
     name = "hybrid-norm-star"
@@ -169,8 +171,8 @@ class HybridNormStar(HybridNorm):
 
 @register
 class HybridNormWidth(HybridNorm):
-    """As `hybrid-norm`, queries, keys and values normed over their whole width: how OLMo's code,
-    its base, does it.
+    """A variant of `hybrid-norm` with queries, keys and values normed over their whole width, as in
+    the code of OLMo, its base.
     """
 
     name = "hybrid-norm-width"

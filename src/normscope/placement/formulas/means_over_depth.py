@@ -51,8 +51,8 @@ class AttentionResiduals(Placement):
 
 @register
 class BlockAttentionResiduals(AttentionResiduals):
-    """As `attn-res`, over the sums of up to 8 groups of blocks: within a group, branches add up to
-    one value.
+    """A variant of `attn-res` over the sums of up to 8 groups of blocks: within a group, branches
+    add up to one value.
 
     Section 3.2, eq. 5 and 6: the first sub-layer of a group reads the groups before it, the others
     also the sum so far. A group is ⌈L/8⌉ whole blocks, the last one what is left of L. The
@@ -89,8 +89,8 @@ def grouped(history: _History, branch: Value, site: Site, blocks: int) -> _Histo
 
 @register
 class InklingAttentionResiduals(AttentionResiduals):
-    """As `attn-res-block`, with n(v) = v / RMS(v) for keys and values, logits query · n(v) / √d,
-    groups of 6 blocks.
+    """A variant of `attn-res-block` with n(v) = v / RMS(v) for keys and values, logits query · n(v)
+    / √d, and groups of 6 blocks.
 
     Inkling 2 as transformers 5.23 has it (`inkling2`), whose layers of sliding attention this is;
     its layers of full attention take one such mean each for queries, keys and values. The first
@@ -122,8 +122,8 @@ class InklingAttentionResiduals(AttentionResiduals):
 
 @register
 class DenseFormer(Placement):
-    """After a block's Pre-LN sub-layers v gains x; x ← Σ_i weights_i · v_i, v_0 the embedding; y =
-    LN(x).
+    """A mean over depth after every block: after a block's Pre-LN sub-layers v gains x; x ← Σ_i
+    weights_i · v_i, v_0 the embedding; y = LN(x).
 
     Pagliardini et al. 2024, section 3.1: a depth-weighted average after every block (dilation 1,
     period 1). The last weight starts at 1 and all others at 0, so that the model starts as Pre-LN.

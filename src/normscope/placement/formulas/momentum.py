@@ -56,7 +56,8 @@ class YuriiFormer(Placement):
 
 @register
 class TMMFormer(YuriiFormer):
-    """As `yuriiformer`, x ← x + ν v, ν = softplus of a number of the sub-layer, 1 at first.
+    """A variant of `yuriiformer` with x ← x + ν v, ν = softplus of a number of the sub-layer, 1 at
+    first.
 
     The triple momentum method (2026), read from the same code (`formers/tmm/model.py`): where the
     gradient is taken and how far the state moves are distinguished.

@@ -46,8 +46,8 @@ class DSInit(PostLN):
 
 @register
 class DSInitCode(DSInit):
-    """As `ds-init`, gain l^-1/4: the authors' code (`zero`) gives 1/√l to the variance, not to the
-    bound.
+    """A variant of `ds-init` with gain l^-1/4: the authors' code (`zero`) gives 1/√l to the
+    variance, not to the bound.
     """
 
     name = "ds-init-code"
@@ -82,8 +82,8 @@ class BottomToTop(Placement):
 
 @register
 class BottomToTopRescaled(BottomToTop):
-    """As `b2t`, every matrix divided by √(blocks of the stack): what the authors' later code adds
-    for deep stacks.
+    """A variant of `b2t` with every matrix divided by √(blocks of the stack), as the authors' later
+    code does for deep stacks.
     """
 
     name = "b2t-rescaled"
@@ -165,7 +165,7 @@ class ParallelBlock(PreLN):
 
 @register
 class ParallelTwoNorms(ParallelBlock):
-    """As `parallel`, every sub-layer with a norm of its own: x ← x + A(LN(x)) + F(LN(x)).
+    """A variant of `parallel` with a norm for every sub-layer: x ← x + A(LN(x)) + F(LN(x)).
 
     GPT-NeoX (Black et al. 2022, section 2.1): one norm was meant, two were trained.
     """

@@ -33,7 +33,7 @@ class CompleteP(PreLN):
         self.branch_scale = self.scale()
 
     def scale(self) -> float:
-        """What every branch is multiplied with."""
+        """Returns the factor of every branch."""
         return Constant(1 / self.stack.blocks, "1/L")
 
     def join(self, x: Value, sublayer: Sublayer, norm: Norms) -> Value:
@@ -42,8 +42,8 @@ class CompleteP(PreLN):
 
 @register
 class DepthMuP(CompleteP):
-    """As `completep`, branches over √L: the depth-µP of Yang et al. 2023, section 1, α = 1/2 in
-    CompleteP's table.
+    """A variant of `completep` with branches over √L: the depth-µP of Yang et al. 2023, section 1,
+    α = 1/2 in CompleteP's table.
     """
 
     name = "depth-mup"
@@ -58,8 +58,8 @@ class DepthMuP(CompleteP):
 
 @register
 class Looped(DepthMuP):
-    """As `completep`, branches over N√L, L the blocks of the stack and N how many times in turn
-    they are run (`loops`).
+    """A variant of `completep` with branches over N√L, L the blocks of the stack and N the number
+    of times in turn that they are run (`loops`).
 
     Wang et al. 2026, ε = λ/(N√L), with 1 for λ and for both branches of a block: what one matrix
     gives in N passes adds up nearly in line, and what L matrices give in squares alone.
@@ -76,7 +76,7 @@ class Looped(DepthMuP):
 
 @register
 class MiniCPM(CompleteP):
-    """As `completep`, branches times 1.4/√L, L the blocks: MiniCPM's scale_depth.
+    """A variant of `completep` with branches times 1.4/√L, L the blocks: MiniCPM's scale_depth.
 
     Hu et al. 2024, table 7, and MiniCPM3 in Hugging Face transformers 5.23. Its multipliers of the
     embedding (12) and of the output (256/d) scale both ends, not the residual sum, and are left
@@ -95,8 +95,8 @@ class MiniCPM(CompleteP):
 
 @register
 class Granite(CompleteP):
-    """As `completep`, branches times 0.22 whatever the depth: the residual_multiplier of Granite
-    3.0's 40 layers.
+    """A variant of `completep` with branches times 0.22 at any depth: the residual_multiplier of
+    Granite 3.0's 40 layers.
 
     Hugging Face transformers 5.23 reads the constant from each model's configuration, where its
     default is 1. The multipliers of the embedding, of attention and of the output are left out.
@@ -195,8 +195,8 @@ class ScaledResidual(PreLN):
 
 @register
 class Doge(ScaledResidual):
-    """As `zaya`, the stream alone is scaled, and nothing is added to it: x ← s · x + F(LN(x)); y =
-    LN(x).
+    """A variant of `zaya` in which the stream alone is scaled, and nothing is added to it: x ← s ·
+    x + F(LN(x)); y = LN(x).
 
     Doge in Hugging Face transformers 5.23, where s is `input_residual` before attention's sum and
     `post_attention_residual` before the feed-forward's, both 1 at first.
@@ -267,4 +267,4 @@ class NormPreserving(PreLN):
 
 
 _MOST_SHARE = 0.9999
-"""Of the branch, by squares: at 1 the root of the skip's has no slope."""
+"""The largest share of the branch, by squares: at 1 the root of the skip's share has no slope."""

@@ -82,8 +82,8 @@ class Admin(Placement):
 
 @register
 class AdminClinic(Admin):
-    """As `admin`, with skip_scale²_i = Var x_0 + Σ_{j<i} Var F_j: the variance of the embedding x_0
-    counts as well.
+    """A variant of `admin` with skip_scale²_i = Var x_0 + Σ_{j<i} Var F_j: the variance of the
+    embedding x_0 counts as well.
 
     The authors' code (Transformer-Clinic, `fairseq/modules/transformer_layer.py`), where the paper
     has the sum of branches alone. It walks the stack once in order, so that a branch is measured
@@ -132,8 +132,8 @@ class AdminLogN(Placement):
 
 @register
 class AdminConstant(AdminLogN):
-    """As `admin-log-n`, skip_scale² = n (`O(1)`): a stack's output moves as much as that of one
-    sub-layer.
+    """A variant of `admin-log-n` with skip_scale² = n (`O(1)`): a stack's output moves as much as
+    that of one sub-layer.
     """
 
     name = "admin-constant"
@@ -146,8 +146,8 @@ class AdminConstant(AdminLogN):
 
 @register
 class DeepLoop(AdminConstant):
-    """As `admin-constant`, skip_scale² the sub-layers times how often in turn they are run
-    (`loops`), and DeepNorm's weights at gain `branch_gain` = 1/(2 skip_scale).
+    """A variant of `admin-constant` with skip_scale² the number of sub-layers times that of their
+    passes (`loops`), and DeepNorm's weights at gain `branch_gain` = 1/(2 skip_scale).
 
     arXiv:2607.13491: what the same matrices give in every pass adds up in line, so that DeepNorm's
     constants of the unrolled stack are squared: (2N)^1/2 and (8N)^-1/2 for N blocks of two
@@ -196,8 +196,8 @@ class KEEL(Placement):
 
 @register
 class KEELPreFirst(KEEL):
-    """As `keel`, the first block plain Pre-LN: x ← x + F(LN(x)), as reproductions of the paper have
-    it.
+    """A variant of `keel` whose first block is plain Pre-LN: x ← x + F(LN(x)), as reproductions of
+    the paper have it.
     """
 
     name = "keel-pre-first"

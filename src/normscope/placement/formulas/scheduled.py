@@ -29,7 +29,8 @@ class BranchNorm(Placement):
 
 @register
 class BranchNormByDepth(BranchNorm):
-    """As `branch-norm`, the lowest blocks first: x ← LN(x + branch_scale^l · F(x)) in block l.
+    """A variant of `branch-norm` that opens the lowest blocks first: x ← LN(x + branch_scale^l ·
+    F(x)) in block l.
 
     Of L blocks the first is half open when branch_scale is 1/2, the last when it is 2^(-1/L). No
     paper of its own.
@@ -54,8 +55,8 @@ class BranchNormByDepth(BranchNorm):
 
 
 class _Opening(Placement):
-    """What the three share: block l of L opens in a straight line and is open at l/L of the
-    schedule.
+    """The schedule that three placements share: block l of L opens in a straight line and is open
+    at l/L of the schedule.
     """
 
     citation = "Chen et al. 2026, arXiv:2603.05369"
@@ -168,8 +169,8 @@ class PreToPost(Placement):
 
 @register
 class PostToPre(PreToPost):
-    """As `pre-to-post`, the other way round: `pre` = 1 - `post` follows `[adaptive]` from 0, where
-    this is Post-LN.
+    """A variant of `pre-to-post` in the other direction: `pre` = 1 - `post` follows `[adaptive]`
+    from 0, where this is Post-LN.
     """
 
     name = "post-to-pre"

@@ -1,4 +1,6 @@
-"""Two streams: a sum that nothing norms beside one that is, or the embedding itself."""
+"""The placements with two streams: a sum that nothing norms beside one that is, or the embedding
+itself.
+"""
 
 import math
 from collections.abc import Sequence
@@ -74,7 +76,7 @@ class SiameseNorm(Placement):
         return self.added(post, pre, branch, sublayer)
 
     def added(self, post: Value, pre: Value, branch: Value, sublayer: Sublayer) -> _Streams:
-        """Both streams with the branch of a sub-layer, smaller with depth in the Post-LN one."""
+        """Adds the branch of a sub-layer to both streams, smaller with depth in the Post-LN one."""
         return post + branch / self.roots[sublayer.site.block - 1], pre + branch
 
     def finish(self, state: _Streams, end: End) -> Value:
@@ -84,8 +86,8 @@ class SiameseNorm(Placement):
 
 @register
 class SiameseNormHybrid(SiameseNorm):
-    """As `siamese-norm`, attention with HybridNorm's inner norms in place of those around x: z =
-    A(s · x + LN(y)).
+    """A variant of `siamese-norm` with attention that has HybridNorm's inner norms in place of
+    those around x: z = A(s · x + LN(y)).
 
     The authors' language model (`OLMo_model_hybrid_pre.py`), in which attention neither norms x nor
     its input, and s is a vector that starts at 1. Its queries, keys and values are normed by head,
@@ -135,7 +137,7 @@ class X0Residual(Placement):
     initialisation = "normal-by-width"
 
     def scales(self, block: int) -> tuple[float, float]:
-        """Where x_scale and x0_scale of a block, counted from 1, start."""
+        """Returns the initial x_scale and x0_scale of a block, counted from 1."""
         way = (block - 1) / max(self.stack.blocks - 1, 1)
         return 1.15 - 0.10 * way, 0.20 - 0.15 * way
 
@@ -163,8 +165,8 @@ class X0Residual(Placement):
 
 @register
 class X0ResidualModded(X0Residual):
-    """As `x0-residual`, x_scale 1 and x0_scale 0 at first: modded-nanogpt's, where the idea was
-    first tried.
+    """A variant of `x0-residual` with x_scale 1 and x0_scale 0 at first: modded-nanogpt's, where
+    the idea was first tried.
 
     Jordan et al. 2024, record of 4 December. The repository's later records scale every sub-layer
     and its branch, and since 2026 by numbers that depend on the token.

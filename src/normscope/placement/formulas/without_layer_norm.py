@@ -1,6 +1,4 @@
-"""What stands in the place of LayerNorm: gates, weights scaled to the depth, or vectors of one
-length.
-"""
+"""Replacements of LayerNorm: gates, weights scaled to the depth, or vectors of one length."""
 
 import math
 from types import MappingProxyType

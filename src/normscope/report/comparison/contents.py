@@ -1,7 +1,8 @@
-"""What the page of a comparison shows, as plain values: the caller measures and judges, this room
+"""The content of a comparison's page, as plain values: the caller measures and judges, this room
 draws and writes.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -11,26 +12,26 @@ from .targets import TOKENS, TargetWords
 
 
 class Status(StrEnum):
-    """How far one run has come."""
+    """The status of one run."""
 
     FINISHED = "finished"
     NON_FINITE = "non-finite"
-    """It stopped at a value that is not finite."""
+    """A run that stopped at a value that is not finite."""
     DECIDED = "decided"
-    """It was stopped early, at chance for as many validations as the rule asks for; its message
-    says so.
+    """A run that was stopped early, at chance for as many validations as the rule asks for; its
+    message says so.
     """
     RUNNING = "running"
     UNFINISHED = "unfinished"
-    """It was stopped, and its command resumes it."""
+    """A run that was stopped, and that its command resumes."""
     MISSING = "missing"
     """Nothing of it is there."""
     FAILED = "failed"
-    """Its process ended without finishing it."""
+    """A run whose process ended without finishing it."""
 
     @property
     def has_loss(self) -> bool:
-        """Whether its last validation loss is the one that it is judged by."""
+        """True where the run is judged by its last validation loss."""
         return self in (Status.FINISHED, Status.DECIDED)
 
 
@@ -43,7 +44,7 @@ class Name:
     group: str
     """The placement: the hue and the rows of pictures."""
     variant: str = ""
-    """What else tells it from the others, such as its warm-up: dash and marker."""
+    """The other property that distinguishes it, such as its warm-up: dash and marker."""
 
     def __post_init__(self) -> None:
         # Placements and optimisers of the user's own have names of their own.
@@ -93,10 +94,10 @@ class GradientProfile:
     same gradients.
     """
     blocks: Sequence[BlockPlace]
-    """In order of depth, stack by stack; lines are not drawn across stacks."""
+    """The blocks in order of depth, stack by stack; lines are not drawn across stacks."""
     seeds_norms: Sequence[Sequence[float]]
     update: int = 0
-    """When it was measured; 0 is before the first update."""
+    """The update at which it was measured; 0 is before the first update."""
 
     def __post_init__(self) -> None:
         if not self.names:
@@ -125,16 +126,16 @@ class GradientProfile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeedResult:
-    """Where one run ended; None stands for what was not measured."""
+    """The end of one run; None stands for what was not measured."""
 
     seed: int
     status: Status
     updates: int
     valid_loss_nats: float | None = None
     scores: Mapping[str, float] = field(default_factory=dict)
-    """By the heading of their column, such as "BLEU, test"."""
+    """The scores by the heading of their column, such as "BLEU, test"."""
     accuracy: float | None = None
-    """Of a classification: the share of right answers at the last validation."""
+    """The share of right answers at the last validation, of a classification."""
     summed_lr: float
     """The cumulative learning rate: the sum over all updates that the run made."""
     message: str = ""
@@ -168,7 +169,7 @@ class RateSensitivity:
     """The rate with the lowest mean loss."""
     seeds: int
     replaced: int
-    """How many runs counted as the loss at initialisation."""
+    """The number of runs that counted as the loss at initialisation."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -183,14 +184,22 @@ class RateCurve:
     """A row a seed, aligned with `peak_lrs`; NaN for a run that has not come to its end. A run that
     diverged, or ended worse than it began, has its loss at initialisation."""
     seeds_replaced: Sequence[Sequence[bool]]
-    """Whether that loss is the one at initialisation instead of its own."""
+    """True for each loss that is replaced by the one at initialisation."""
     initial_nats: Sequence[float]
     """For each seed, the loss at initialisation: of its first batch, before the first update. NaN
     where not known.
     """
     sensitivity: RateSensitivity | None
     summary: str
-    """One sentence with the sensitivity, or why there is none."""
+    """One sentence with the sensitivity, or why there is none, and with the best rate."""
+    vertex_lr: float = math.nan
+    """The best rate by a parabola through the mean losses; NaN where the lowest is at an end, or
+    there are fewer than three rates."""
+    vertex_low: float = math.nan
+    """Ends of its 95 % interval over resamples of the seeds; NaN for one seed."""
+    vertex_high: float = math.nan
+    further_lr: float = math.nan
+    """The rate to train next, where the lowest loss is at an end; NaN elsewhere."""
     configurations: Sequence[Name] = ()
     """The configuration at each rate; empty where that is not known."""
 
@@ -202,7 +211,7 @@ class ComparisonPage:
     title: str
     subtitle: str
     conclusion: tuple[str, str]
-    """What became of the configurations, in numbers, and what the paper says of it: a sentence
+    """The outcome of the configurations, in numbers, and the paper's statement on it: a sentence
     each.
     """
     created: str
@@ -213,8 +222,8 @@ class ComparisonPage:
     words: TargetWords = TOKENS
     """For what losses are means over."""
     valid_curves: Sequence[RunCurve]
-    """Of the configurations that the figures over updates draw: all, or of many rates the best of
-    each curve's.
+    """The curves of the configurations that the figures over updates draw: all, or of many rates
+    the best of each curve's.
     """
     train_curves: Sequence[RunCurve]
     gradient_profiles: Sequence[GradientProfile]
@@ -222,12 +231,13 @@ class ComparisonPage:
     """The norm of the whole gradient at every update, before it is clipped."""
     schedules: Sequence[RunCurve]
     rate_curves: Sequence[RateCurve] = ()
-    """Where more than one rate was compared."""
+    """The curves over rates, where more than one rate was compared."""
     shared_lrs: Sequence[float] = ()
     """The rates that all of these curves have, over which the sensitivity is taken; rising."""
     clocks: Mapping[Name, Mapping[str, Sequence[float]]] = field(default_factory=dict)
-    """Of the configurations whose curves can be drawn over something else than updates: each
-    update, rising, by "update", and by the name of its axis what had gone by then."""
+    """The other axes of the configurations whose curves can be drawn over something else than
+    updates: each update, rising, by "update", and by the name of its axis what had gone by then.
+    """
     undrawn_curves: Sequence[RunCurve] = ()
     """Validation losses of the configurations that the figures leave out, for those who look for
     one of them.

@@ -76,7 +76,7 @@ def _looks(comparison: ComparisonPage, names: Sequence[Name]) -> dict[Name, Seri
 
 
 def _places(values: Iterable[_Value]) -> dict[_Value, int]:
-    """Of each value the place among the different ones, in their order."""
+    """Returns the place of each value among the different ones, in their order."""
     return {value: place for place, value in enumerate(dict.fromkeys(values))}
 
 
@@ -145,8 +145,8 @@ def _level(comparison: ComparisonPage) -> tuple[str, float] | None:
 
 
 def _reaches_far(curves: Sequence[RunCurve], *, log: bool = False) -> bool:
-    """Whether curves are drawn on a log scale: where all values allow it, and they reach far or
-    `log` asks for it.
+    """Tells whether curves are drawn on a log scale: where all values allow it, and they span a
+    wide range or `log` asks for it.
     """
     rows = [np.asarray(row) for curve in curves for row in curve.seeds_values]
     finite = [row[np.isfinite(row)] for row in rows]
@@ -161,7 +161,9 @@ def _reaches_far(curves: Sequence[RunCurve], *, log: bool = False) -> bool:
 def _further(
     updates: Sequence[int], clock: Mapping[str, Sequence[float]] | None
 ) -> dict[str, Sequence[float]]:
-    """What else had gone by then, where the clock knows all of the updates but 0."""
+    """Returns the other quantities that had gone by then, where the clock knows all of the updates
+    but 0.
+    """
     columns = dict(clock or {})
     known, asked = np.asarray(columns.pop("update", ())), np.asarray(updates)
     if not len(known):
@@ -278,5 +280,5 @@ def _depth(
 
 
 def _positive(value: float) -> float | None:
-    """None for what a logarithmic axis cannot show."""
+    """Returns the value, or None where a logarithmic axis cannot show it."""
     return value if np.isfinite(value) and value > 0 else None

@@ -135,7 +135,7 @@ def spread(values: Iterable[float | None], written: Callable[[float], str] = num
 
 
 class StackGrowth(NamedTuple):
-    """How a stack's gradients differ from its first block to its last."""
+    """The growth of a stack's gradients from its first block to its last."""
 
     stack: str
     first: float
@@ -158,7 +158,7 @@ def growth(profile: GradientProfile) -> list[StackGrowth]:
 
 
 def tally(configurations: Sequence[ComparedConfiguration]) -> str:
-    """How the runs ended: "4 configurations, 12 runs: 11 finished, 1 stopped at a non-finite
+    """Says how the runs ended: "4 configurations, 12 runs: 11 finished, 1 stopped at a non-finite
     value."
     """
     endings = [seed.status for configuration in configurations for seed in configuration.seeds]
@@ -336,8 +336,8 @@ def _ending(configuration: ComparedConfiguration) -> float:
 
 
 def summary_lines(page: ComparisonPage, where: str) -> list[str]:
-    """What all of it comes to, as a terminal says it, then every configuration, and where the page
-    is.
+    """Returns the conclusion as a terminal shows it, then every configuration, and the place of the
+    page.
     """
     blocks = (
         page.conclusion,

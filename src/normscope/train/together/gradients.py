@@ -64,7 +64,9 @@ class SharedGradients:
         return Losses(loss=loss_sum / tokens, nll=nll_sum / tokens, tokens=tokens)
 
     def first_bad(self, numbers: range) -> str:
-        """As of `UpdateGradients`, whichever process has computed it."""
+        """Returns the first bad gradient as `UpdateGradients` does, whichever process has computed
+        it.
+        """
         if self.sharing.in_step:
             return self._first_bad_in_step(numbers)
         found: list[tuple[int, str]] = []

@@ -20,7 +20,7 @@ _Result = TypeVar("_Result")
 
 
 class PeerLost(Exception):
-    """Another process of the training has gone, so that this one cannot go on.
+    """The error that another process of the training has gone, so that this one cannot go on.
 
     tells: whether this process is the one to say so.
     """
@@ -46,7 +46,7 @@ class Group:
 
     @property
     def first(self) -> bool:
-        """Whether this is the process that holds the run folder: it alone writes, and speaks."""
+        """True for the process that holds the run folder: it alone writes, and reports."""
         return self.rank == 0
 
     def owned(self, numbers: range) -> range:
@@ -95,7 +95,7 @@ class Group:
 
     @contextmanager
     def noticing(self) -> Iterator[None]:
-        """Raises PeerLost where somebody has gone while torch itself speaks with them."""
+        """Raises PeerLost where another process has gone while torch itself speaks with it."""
         yield
 
 
@@ -173,4 +173,4 @@ class Several(Group):
 _OF_A_CONNECTION = re.compile(
     "gloo|nccl|connection (closed|reset|refused)|broken pipe|socket", re.IGNORECASE
 )
-"""What torch says in an error of a backend that has no class of its own."""
+"""The words in torch's error for a backend that has no error class of its own."""

@@ -1,4 +1,4 @@
-"""How the processes that torchrun has started come together, and part."""
+"""The start and the end of processes that torchrun has started together."""
 
 import atexit
 import itertools
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
     from torch._C._distributed_c10d import Store
 
 _COMING_SECONDS = 600.0
-"""That processes of other machines may take to come."""
+"""The seconds that processes of other machines may take to come."""
 _PARTING_SECONDS = 60.0
 _CALL = timedelta(minutes=30)
 """The longest that a call to the others may take: as long as the first saves, or measures."""
 _ORDERLY = (Interrupted, NonFinite, SharedError)
-"""What all processes raise together."""
+"""The errors that all processes raise together."""
 
 
 def refuse_unshared(train: TrainConfig) -> None:
@@ -72,8 +72,8 @@ def refuse_unshared_by(count: int, train: TrainConfig, *, started: str, alone: s
 
 
 def refuse_launched() -> None:
-    """Raises UserError in one of several processes that a launcher has started for what one does:
-    they would all do the same, in one folder.
+    """Refuses a command for one process in one of several that a launcher has started: they would
+    all do the same, in one folder. Raises UserError.
     """
     count = launched_together()
     if count > 1:
@@ -159,7 +159,7 @@ def _come(
 
 
 _HELD: list[Any] = []
-"""Of the process, to its end: the last reference to each group.
+"""The last reference to each group, kept to the end of the process.
 
 Gloo's group waits, when its last reference goes, for its threads, one of which may still have to
 let go of a tensor, for which it needs Python's lock. DistributedDataParallel holds a reference too,
@@ -168,9 +168,11 @@ and lets go of it with the lock held: then both wait for ever. Python's own goes
 atexit.register(_HELD.clear)
 
 _KEPT: dict[str, "Store"] = {}
-"""Of the process: where torchrun keeps no store, that of the first process lives as long as it."""
+"""The stores of the process: where torchrun keeps no store, that of the first process lives as long
+as the process.
+"""
 _GROUPS = itertools.count()
-"""Of the process, one for each training."""
+"""The numbers of the process's groups, one for each training."""
 
 
 def _connected(name: str) -> "Store":

@@ -1,4 +1,4 @@
-"""Who of the processes of a training is still there.
+"""The signs of life by which the processes of a training know who is still there.
 
 Each beats in the store that torchrun keeps, and looks at the beats of the others: one that has died
 or was halted leaves the others in a call of torch's that none of them can leave by itself. What
@@ -23,14 +23,16 @@ SILENT_SECONDS = 20.0
 """Torchrun takes 30 seconds more to kill who is halted where nobody else does, and a minute is what
 all of it may take."""
 _GRACE_SECONDS = 10.0
-"""That a process has to say itself that another one has gone, before the thread ends it."""
+"""The seconds that a process has to say itself that another one has gone, before the thread ends
+it.
+"""
 _LAUNCHER_SECONDS = 60.0
-"""That a process has to save where the launcher has gone."""
+"""The seconds that a process has to save where the launcher has gone."""
 _LEFT, _DONE = "left", "done"
 
 
 class Store(Protocol):
-    """What is used of torch's stores."""
+    """The methods of torch's stores that are used here."""
 
     def set(self, key: str, value: str) -> None: ...
 
@@ -41,23 +43,25 @@ class Store(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """Who a process is, as it has told the others."""
+    """The identity of a process, as it has told the others."""
 
     pid: int
     host: str
     began: str
-    """When it did, as its system tells; empty where that is not known. Numbers are given again."""
+    """The time at which it began, as its system tells; empty where that is not known. Numbers are
+    given again.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """Who of the others cannot go on."""
+    """A process that cannot go on."""
 
     rank: int
     words: str
-    """Such as "process 1 of 2 (4711 on node-a) has ended"."""
+    """The words for it, such as "process 1 of 2 (4711 on node-a) has ended"."""
     is_halted: bool
-    """Whether it may still be there."""
+    """True where it may still be there."""
 
 
 class LifeSigns:
@@ -81,7 +85,7 @@ class LifeSigns:
         self._others = [other for other in range(size) if other != rank]
         self._known: dict[int, _Known] = {}
         self._seen: dict[int, tuple[bytes, float]] = {}
-        """By rank, the last beat that differed from the one before, and when that was seen."""
+        """The last beat of each rank that differed from the one before, and when that was seen."""
         self._looked = clock()
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True, name="normscope-life-signs")
@@ -185,7 +189,7 @@ class LifeSigns:
                 self._leave(lost)
 
     def _without_launcher(self) -> None:
-        """Have the training save and end, as SIGTERM does."""
+        """Has the training save and end, as SIGTERM does."""
         if self._ended.is_set():
             return
         os.kill(os.getpid(), signal.SIGTERM)
@@ -217,7 +221,7 @@ class LifeSigns:
         return f"process {rank} of {self.size}{at}"
 
     def _is_dead(self, rank: int) -> bool:
-        """Whether it is of this machine and has ended; False where that is not known."""
+        """Tells whether a process of this machine has ended; False where that is not known."""
         known = self._known.get(rank)
         return known is not None and self._is_here(known) and not lives(known.pid)
 
@@ -226,7 +230,7 @@ class LifeSigns:
 
 
 def _has_agent() -> bool:
-    """Whether torchrun keeps the store, and not the first process."""
+    """Tells whether torchrun keeps the store, and not the first process."""
     return os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
 
 

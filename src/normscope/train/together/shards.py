@@ -26,7 +26,7 @@ _Result = TypeVar("_Result")
 
 
 class Shards(Sharing):
-    """Every process holds its part of the model."""
+    """A model of which every process holds its part."""
 
     in_step = True
 
@@ -103,7 +103,9 @@ class Shards(Sharing):
                 parameter.grad = None
 
     def gradient_norms(self) -> dict[str, float]:
-        """Of squares of our own parts, which one call adds over the processes."""
+        """Returns the norms of gradients, from squares of our own parts that one call adds over the
+        processes.
+        """
         gradients = {n: p.grad for n, p in self.model.named_parameters() if p.grad is not None}
         squares = {name: local_square([gradient]) for name, gradient in gradients.items()}
         parted = [name for name, gradient in gradients.items() if is_part(gradient)]

@@ -1,5 +1,5 @@
-"""What the processes of a training do with its model: one holds it, or each a replica, or each a
-part.
+"""The division of a model among the processes of a training: one holds it, or each a replica, or
+each a part.
 """
 
 from collections.abc import Callable, Iterator
@@ -14,16 +14,16 @@ from .group import ALONE, Group, Several
 
 _Result = TypeVar("_Result")
 Work = Callable[[nn.Module], _Result]
-"""What is done with a model: a forward pass, or several."""
+"""The work on a model: a forward pass, or several."""
 
 
 class Sharing:
     """One process holds the model and does all passes; `Replicas` and `Shards` share them out."""
 
     in_step = False
-    """Whether a pass needs all processes, so that each makes as many as any other."""
+    """True where a pass needs all processes, so that each makes as many as any other."""
     factor = 1.0
-    """What a loss is multiplied with, so that gradients are summed over processes."""
+    """The factor of a loss, with which gradients are summed over processes."""
 
     def __init__(self, model: nn.Module, group: Group = ALONE) -> None:
         self.model, self.group = model, group
@@ -104,10 +104,12 @@ def refuse_running_statistics(model: nn.Module, how: str) -> None:
 
 
 class Replicas(Sharing):
-    """Every process holds the whole model, by torch's DistributedDataParallel."""
+    """A model of which every process holds a whole copy, by torch's DistributedDataParallel."""
 
     def __init__(self, model: nn.Module, group: Several) -> None:
-        """Raises UserError for a model that would not be the same in every process."""
+        """Wraps the model. Raises UserError for a model that would not be the same in every
+        process.
+        """
         super().__init__(model, group)
         refuse_running_statistics(model, "replicas")
         from torch.nn.parallel import DistributedDataParallel

@@ -20,7 +20,7 @@ from .made import made_norm, sharpness
 
 
 class NormedOutputs(nn.Module):
-    """What norms the queries and keys among the outputs of a module that makes them."""
+    """The norms of the queries and keys among the outputs of a module that makes them."""
 
     def __init__(self, norms: Mapping[str, nn.Module], places: Mapping[str, "_Rows"]) -> None:
         """norms, places: of query and key, those that the module makes."""
@@ -63,7 +63,7 @@ class _Rows:
 
     rows: list[int]
     width: int
-    """Of what is normed on its own: a head, or all of them."""
+    """The number of features that are normed together: those of a head, or all of them."""
     is_all: bool
 
 
@@ -195,7 +195,7 @@ def _refuse_unlike_outputs(passes: Passes, found: Mapping[str, _Projection]) -> 
 
 
 def _taken(x: Tensor, rows: Sequence[int]) -> Tensor:
-    """Some of the last dimension, which is cut out where they follow each other."""
+    """Returns these entries of the last dimension; where they follow each other, as a view."""
     if list(rows) == list(range(rows[0], rows[0] + len(rows))):
         return x.narrow(-1, rows[0], len(rows))
     return x.index_select(-1, torch.tensor(rows, device=x.device))

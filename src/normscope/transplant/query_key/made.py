@@ -13,7 +13,7 @@ from ..placed import swap_back
 from ..weights import marked, reset
 
 _EPSILON = 1e-6
-"""Of norms in a model that shows none of its own; Llama, Qwen 3 and OLMo 2 have it."""
+"""The epsilon of norms in a model that shows none of its own; Llama, Qwen 3 and OLMo 2 have it."""
 
 
 def sharpness(scale: float | None, head_width: int) -> float:

@@ -27,7 +27,7 @@ def positions_alike(patient: Patient) -> Iterator[Fault]:
 
 
 _MOST_FAST = 0.25
-"""Of the pairs of a sinusoid; none but the first is to be."""
+"""The share of a sinusoid's pairs that may turn fast; only the first pair is to."""
 
 
 @rule("positions-too-fast")
@@ -145,7 +145,7 @@ def own_place_missed(patient: Patient) -> Iterator[Fault]:
 
 
 def _sees_itself(one: Sublayer) -> bool:
-    """Whether no mask hides a token from itself, of which a rule on masks tells."""
+    """Tells whether no mask hides a token from itself, on which a rule on masks reports."""
     seen = one.measured.attention
     return seen is None or seen.sees_itself is None or seen.sees_itself > 0
 

@@ -25,7 +25,9 @@ def attending(stack: Stack) -> list[AttentionSite]:
 
 
 def counted(places: Sequence[AttentionSite], of: Sequence[AttentionSite]) -> str:
-    """As "in all 4 attentions" or "in 1 of 4 attentions (block 2)"."""
+    """Says how many attentions are meant: "in all 4 attentions" or "in 1 of 4 attentions (block
+    2)".
+    """
     if len(places) == len(of):
         return f"in all {len(of)} attentions"
     blocks = sorted({sublayer.block for sublayer, _ in places})
@@ -40,8 +42,8 @@ def _freezing(keys: float) -> float:
 
 
 def _is_cosine(seen: AttentionMeasurements) -> bool:
-    """Whether queries and keys have length 1: a temperature then bounds logits, and no width of
-    heads asks for 1/√d.
+    """Tells whether queries and keys have length 1: a temperature then bounds logits, and no width
+    of heads asks for 1/√d.
     """
     length = math.sqrt(seen.head_width)
     return len(seen.normed) == 2 and all(
@@ -81,7 +83,7 @@ def attention_saturated(patient: Patient, stack: Stack) -> Iterator[Fault]:
 
 
 def _cause(stack: Stack, sublayer: Sublayer, seen: AttentionMeasurements) -> tuple[str, str]:
-    """Why logits are large, and what to change."""
+    """Returns the reason why logits are large, and what to change."""
     width = seen.head_width
     if seen.scale is not None and abs(seen.scale) * math.sqrt(width) >= width**0.25:
         return (
@@ -120,7 +122,9 @@ _SCALED = "multiply q·k by 1/√d, d = {} the width of a head"
 _ODD = 1.2
 """Factor beyond which a scale is another than that of most blocks."""
 _MISSING = 0.7
-"""Of √d: what a head's logits are multiplied with beyond 1, where nothing else makes up for it."""
+"""The smallest factor of q·k at which the division by √d counts as missing, where nothing else
+makes up for it.
+"""
 _NARROW = 8
 """Heads of fewer features have no √d to speak of."""
 _SAME = 0.02
@@ -156,8 +160,9 @@ def attention_scale(patient: Patient, stack: Stack) -> Iterator[Fault]:
 
 
 _NARROW_COSINE = 1.0
-"""Of what cosines are multiplied with: a key that matches best then has 7 times the weight of the
-one that does worst, of however many."""
+"""The factor of cosines below which attention can hardly choose: the key that matches best then has
+7 times the weight of the one that matches worst, of however many.
+"""
 
 
 def _narrow_cosines(stack: Stack) -> Iterator[Fault]:
@@ -194,8 +199,8 @@ _UNSCALED = frozenset({"gpt_neo"})
 
 
 def _is_meant(patient: Patient, seen: AttentionMeasurements) -> bool:
-    """Whether the model's configuration gives its attention this number, or is of a family that has
-    none.
+    """Tells whether the model's configuration gives its attention this number, or is of a family
+    that has none.
     """
     config = getattr(patient.model, "config", None)
     given = getattr(config, "attention_multiplier", None)
@@ -221,8 +226,8 @@ def _unlike(
 
 
 def _odd_scales(sites: Sequence[AttentionSite]) -> list[AttentionSite]:
-    """Those unlike most, as a number and as a multiple of 1/√d: heads of another width may keep
-    either.
+    """Returns the attentions whose scale differs from most, both as a number and as a multiple of
+    1/√d: heads of another width may keep either.
     """
     names = [str(place) for place in range(len(sites))]
     scales = [abs(seen.scale or 0.0) for _, seen in sites]
@@ -244,7 +249,7 @@ def _is_unscaled(seen: AttentionMeasurements, _: int) -> bool:
 
 
 def _is_over(seen: AttentionMeasurements, number: float, within: float = _SAME) -> bool:
-    """Whether the scale is 1 over a number."""
+    """Tells whether the scale is 1 over a number."""
     return abs(abs(seen.scale or 0.0) * number - 1) < within
 
 
@@ -294,7 +299,9 @@ _TOLD: tuple[tuple[Callable[[AttentionMeasurements, int], bool], Severity, str],
     ),
     (_is_by_keys, Severity.WARNING, "this is 1/√T of the tokens, another number for another batch"),
 )
-"""What is asked of attention and its stream's width, and what is said where it is so."""
+"""The tests of a scale, given attention and its stream's width, each with the severity and the
+words where it holds.
+"""
 
 
 @stack_rule("softmax-axis")

@@ -1,5 +1,5 @@
-"""What is too large or too small before training: the loss beside that of chance, and embeddings
-beside what blocks add.
+"""The sizes before training: the loss compared with that of chance, and embeddings compared with
+what blocks add.
 """
 
 import math
@@ -39,14 +39,24 @@ SURPRISE_NATS = 2.0
 width of 8192.
 """
 LEAK_NATS = 0.5
-"""How far below chance a model that knows nothing may come."""
+"""The distance in nats by which a model that knows nothing may come below chance."""
 LARGEST_DEVIATION = 4.0
-"""Of logits, where no loss was given: 8 nats above chance."""
+"""The largest standard deviation of logits where no loss was given: 8 nats above chance."""
+
+
+def _answers_its_own_row(seen: ModelMeasurements, head: OutputMatrix) -> bool:
+    """Tells whether each token's own row of a usual embedding, tied to the output, answers it."""
+    tied = any(table.name == head.name for table in seen.tables)
+    # Logits are large where a token's own row reads what it wrote, and nowhere else.
+    small = head.size <= 1.2 * head.inputs**-0.5 and head.reads_size <= _ABOVE
+    return tied and small and (seen.logit_deviation or math.inf) < 2
 
 
 @rule("loss-far-from-chance", initial_weights, logits)
 def loss_far_from_chance(patient: Patient) -> Iterator[Fault]:
-    """Before training the loss is ln(classes), as in GPT-2 (0.1 above it), and logits are small."""
+    """Finds a loss far from ln(classes), or large logits, before training; GPT-2 starts 0.1 above
+    ln(classes).
+    """
     seen = patient.observed
     if seen.classes is None or seen.classes < 2:
         return
@@ -84,10 +94,7 @@ def loss_far_from_chance(patient: Patient) -> Iterator[Fault]:
                 else "; where logits are small, see that the loss is a mean over tokens and not a "
                 "sum"
             )
-            tied = head is not None and any(table.name == head.name for table in seen.tables)
-            # Logits are large where a token's own row reads what it wrote, and nowhere else.
-            small = head and head.size <= 1.2 * head.inputs**-0.5 and head.reads_size <= _ABOVE
-            if head and tied and small and (seen.logit_deviation or math.inf) < 2:
+            if head and _answers_its_own_row(seen, head):
                 severity, fix = (
                     Severity.INFO,
                     "nothing: the first updates make it answer with other tokens",
@@ -103,7 +110,8 @@ def loss_far_from_chance(patient: Patient) -> Iterator[Fault]:
             )
             fix = _LEAK
     if message:
-        yield Fault(severity=severity, where=head.name if head else "", message=message, fix=fix)
+        where = head.name if head else ""
+        yield Fault(severity=severity, where=where, message=message, fix=fix)
 
 
 _MEAN = "take the mean over the tokens that count (reduction='mean'), and no sum of parts of it"
@@ -113,7 +121,9 @@ _SAME = 0.05
 
 
 def _is_no_mean(seen: ModelMeasurements) -> bool:
-    """Whether the loss is near chance at a token, and far from it because it is no mean of them."""
+    """Tells whether the loss of a single token is near chance, and the whole is far from it because
+    it is no mean.
+    """
     targets = seen.targets
     if targets is None or seen.loss_nats is None or seen.classes is None:
         return False
@@ -143,8 +153,8 @@ _ABOVE = 1.5
 
 
 def _because(patient: Patient, head: OutputMatrix | None) -> str:
-    """What makes logits large, as a sentence: the output matrix, or what it reads; "" where it is
-    neither.
+    """Returns the reason for large logits, as a sentence: the output matrix, or what it reads; ""
+    where it is neither.
     """
     if head is None:
         return ""
@@ -174,7 +184,7 @@ _SMALLER = (
 
 
 def _smaller(head: OutputMatrix | None) -> str:
-    """What makes logits smaller, with the matrix and its number where these are known."""
+    """Returns what makes logits smaller, with the matrix and its number where these are known."""
     if head is None:
         return _SMALLER
     wanted = head.inputs**-0.5

@@ -1,5 +1,5 @@
-"""What sets the size of a stream beside matrices: gains of norms, and embeddings with what they are
-scaled by.
+"""The parameters that set the size of a stream beside matrices: gains of norms, and embeddings with
+their scale.
 
 Gains may start at another number than 1, or have been trained for a norm that adds 1 to them.
 Embeddings are looked at beside what is added to their rows before the first block reads the sum.
@@ -17,7 +17,7 @@ from ..patient import Patient, initial_weights, is_librarys
 from ..rule import Fault, rule
 
 _OFF = 0.1
-"""How far from 1 a gain may start."""
+"""The distance from 1 at which a gain may start."""
 
 
 @rule("gain-start")
@@ -102,8 +102,8 @@ def _most_or_a_row(
 
 
 def _open_by_design(patient: Patient, shut: Sequence[NormGain]) -> bool:
-    """Whether each of these norms ends a branch, which then starts at 0, as Fixup's and ReZero's
-    do.
+    """Tells whether each of these norms ends a branch, which then starts at 0, as Fixup's and
+    ReZero's do.
     """
     names = {gain.name for gain in shut}
     ends = {
@@ -121,7 +121,7 @@ def _open_by_design(patient: Patient, shut: Sequence[NormGain]) -> bool:
 
 
 def _shuts_most(patient: Patient, gain: NormGain) -> bool:
-    """Whether a gain gets a gradient, and most other weights get none."""
+    """Tells whether a gain gets a gradient while most other weights get none."""
     norms = patient.observed.gradient_norms
     others = [norm for name, norm in norms.items() if name != gain.name]
     return bool(norms.get(gain.name)) and 2 * others.count(0.0) > len(others)
@@ -130,7 +130,7 @@ def _shuts_most(patient: Patient, gain: NormGain) -> bool:
 _ALL_BUT = 0.9
 """Share of norms that must agree."""
 _NEAR = 0.25
-"""How far a convention's number may be off: trained gains move from their start by about that."""
+"""The distance from a convention's number: trained gains move from their start by about that."""
 _SIGNS = 0.1
 """Share of gains below 0. Trained from 1, hardly any comes to be; about 0, half are."""
 _FEWEST_GAINS = 3
@@ -150,7 +150,9 @@ def gain_convention(patient: Patient) -> Iterator[Fault]:
 
 
 def _by_losses(patient: Patient) -> list[Fault] | None:
-    """What the losses with all gains off by 1 say; None where they say nothing."""
+    """Returns the faults that the losses with all gains shifted by 1 show; None where they show
+    nothing.
+    """
     seen = patient.observed
     told = [
         (share, by)
@@ -214,12 +216,14 @@ def _by_places(gains: Sequence[NormGain]) -> Iterator[Fault]:
 
 
 def _is_plain(gain: NormGain) -> bool:
-    """Whether norms are multiplied with the parameter, or with 1 more, and with nothing else."""
+    """Tells whether a norm's output is multiplied with the parameter, or with 1 more, and with
+    nothing else.
+    """
     return gain.adds_one or abs(gain.total - gain.own) < 1e-3 * max(1.0, abs(gain.own))
 
 
 def _convention(by: int, *, adds_one: bool) -> str:
-    """What to do about gains that lack 1, or have it twice."""
+    """Returns what to do about gains that lack 1, or have it twice."""
     if by > 0:
         norm = "" if adds_one else ", or multiply by 1 + w"
         return "add 1 to these weights when they are loaded" + norm
@@ -241,7 +245,7 @@ def _range(gains: Sequence[NormGain]) -> str:
 
 
 _LEAST_WIDTH = 8
-"""Below it, the width is a number that a factor may be by chance."""
+"""The least width: below it, the width is a number that a factor may be by chance."""
 
 
 @rule("embedding-scaled-twice", initial_weights)

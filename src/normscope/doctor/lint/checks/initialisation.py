@@ -311,8 +311,8 @@ def drawn_shifts(patient: Patient) -> Iterator[Fault]:
 
 
 def _is_wide(bias: Tensor, inputs: int) -> bool:
-    """Whether it is a draw about 0, for gates start at other means, and four times as wide as
-    torch's default.
+    """Tells whether a bias is a draw about 0, as gates start at other means, and four times as wide
+    as torch's default.
     """
     if bias.numel() < _FEW_SHIFTS:
         return False
@@ -336,8 +336,8 @@ _MANY = 256
 
 
 def _everywhere(weight: Tensor, holds: Callable[[Tensor], Tensor]) -> bool:
-    """Whether something holds of every entry: of most matrices the first few tell that it does
-    not.
+    """Tells whether a condition holds for every entry: for most matrices the first few show that it
+    does not.
     """
     entries = weight.flatten()
     return all(bool(holds(some).all()) for some in (entries[:_MANY], entries))
@@ -374,7 +374,9 @@ def _all_copies(some: list[Tensor], first: list[Tensor]) -> bool:
 
 
 def _is_torchs(model: nn.Module, path: str) -> bool:
-    """Whether the module of that path, or one around it, is torch's own stack of copied layers."""
+    """Tells whether the module of that path, or one around it, is torch's own stack of copied
+    layers.
+    """
     parts = path.split(".") if path else []
     around = [model.get_submodule(".".join(parts[:n])) for n in range(len(parts) + 1)]
     return any(

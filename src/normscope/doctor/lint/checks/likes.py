@@ -99,7 +99,7 @@ _SAID: dict[_Kind, tuple[str, str, str]] = {
         "more: a detached part, a softmax that is saturated, a factor",
     ),
 }
-"""What is said of the odd one and of its likes, and what to do."""
+"""The words for an odd block and for its counterparts, and what to do, by kind."""
 
 
 def _uneven(found: Iterable[likes.OddOne[float]], what: _Kind) -> Iterator[Fault]:
@@ -126,7 +126,9 @@ def _uneven(found: Iterable[likes.OddOne[float]], what: _Kind) -> Iterator[Fault
 
 
 def _times(one: likes.OddOne[float]) -> float:
-    """How many times larger or smaller than usual it is; inf where one of the two is 0."""
+    """Returns how many times larger or smaller than usual a value is; inf where one of the two is
+    0.
+    """
     low, high = sorted((one.value, one.usual))
     return high / low if low else math.inf
 
@@ -134,7 +136,7 @@ def _times(one: likes.OddOne[float]) -> float:
 def _by_block(
     found: Iterable[likes.OddOne[Any]], key: Callable[[Any], Any]
 ) -> list[list[likes.OddOne[Any]]]:
-    """What is odd in one block and has one key together, in order."""
+    """Groups what is odd by block and key, in order."""
     groups: defaultdict[tuple[int, Any], list[likes.OddOne[Any]]] = defaultdict(list)
     for one in found:
         groups[one.block, key(one)].append(one)
@@ -230,7 +232,7 @@ def _at_rates(patient: Patient) -> dict[int, str]:
 
 
 def _with_means(patient: Patient) -> dict[int, str]:
-    """What an optimiser's means go by, in words."""
+    """Returns, by the `id` of a weight, how an optimiser updates it, in words."""
     names = ("betas", "momentum", "eps", "alpha")
     return {
         id(weight): "updated with "
@@ -260,8 +262,8 @@ def _in_states(odd: Iterable[likes.OddOne[str]], said: str = "{}") -> Iterator[F
 
 
 _ROUNDED = 1e-6
-"""Of the size that gradients of matrices mostly have, an entry; Mamba's steps have 1e-4, and
-float32 keeps 1e-7.
+"""The share, of the usual size of a matrix's gradient entries, below which one is rounding; Mamba's
+steps have 1e-4, and float32 keeps 1e-7.
 """
 
 

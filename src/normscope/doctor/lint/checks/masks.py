@@ -136,8 +136,8 @@ def _without_mask(
 
 
 def _is_read(patient: Patient, stack: Stack) -> bool:
-    """Whether another stack reads this one, as an encoder is read: as its memory, or by coming
-    before a stack that hides later tokens.
+    """Tells whether another stack reads this one, as an encoder is read: as its memory, or by
+    coming before a stack that hides later tokens.
     """
     number = number_of(patient.stacks, stack)
     seen_later = []
@@ -151,7 +151,7 @@ _FIRST_ALONE = 0.2
 
 
 def _around_the_mask(patient: Patient, stack: Stack) -> Iterator[Fault]:
-    """What depends on later tokens though the masks of attention hide them."""
+    """Finds sub-layers that depend on later tokens though the masks of attention hide them."""
     ordered = [seen for _, seen in attending(stack) if seen.sees_later is not None]
     # Where padding is hidden too, rows may be hidden whole, and then look everywhere.
     if not ordered or any(seen.sees_later or seen.on_padding is not None for seen in ordered):
@@ -218,8 +218,8 @@ def sequences_mixed(patient: Patient, stack: Stack) -> Iterator[Fault]:
 
 
 def _says_next(patient: Patient, stack: Stack) -> str:
-    """Why the outputs of a stack must not know later tokens, as a clause; "" where nothing says
-    so.
+    """Returns the reason why the outputs of a stack must not know later tokens, as a clause; ""
+    where nothing shows it.
     """
     if not any(sublayer.measured.reaches_output for sublayer in stack.sublayers):
         return ""
@@ -241,7 +241,7 @@ def _says_next(patient: Patient, stack: Stack) -> str:
 
 
 def _says_both_ways(patient: Patient, sites: Sequence[tuple[Sublayer, object]]) -> bool:
-    """Whether the module of each attention has a flag, causal or is_causal, that is False."""
+    """Tells whether the module of each attention has a flag, causal or is_causal, that is False."""
     modules = [patient.model.get_submodule(sublayer.name) for sublayer, _ in sites]
     return all(
         False in (getattr(one, "causal", None), getattr(one, "is_causal", None)) for one in modules
@@ -325,7 +325,7 @@ _PLACES: dict[str, tuple[str, str]] = {
         "d the others turn by next to nothing",
     ),
 }
-"""By what logits depend on: what is said, and what to do."""
+"""The words on how logits depend on places: what is said, and what to do."""
 _OF_TURNS = ("unmatched", "uneven", "one turn", "one pair")
 
 

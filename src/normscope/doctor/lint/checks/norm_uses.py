@@ -60,7 +60,7 @@ _PUBLISHED = "; nothing, where a library put it there: its checkpoints have lear
 
 
 def _ends_normed(patient: Patient, stack: Stack) -> bool:
-    """Whether the last block's own placement, where blocks have several, leaves the stream
+    """Tells whether the last block's own placement, where blocks have several, leaves the stream
     normed.
     """
     last = stack.sublayers[-1].placement
@@ -121,7 +121,7 @@ def shared_norm(patient: Patient, stack: Stack) -> Iterator[Fault]:
 
 
 def _twice(stack: Stack, uses: list[NormUse]) -> bool:
-    """Whether one sub-layer has a norm at two places: in front of it and behind it, say."""
+    """Tells whether one sub-layer has a norm at two places: in front of it and behind it, say."""
     return any(
         len({use.reads for use in uses if sublayer in _readers(stack, use)}) > 1
         for sublayer in stack.sublayers
@@ -165,8 +165,8 @@ _ON_THE_SPHERE = ("ngpt",)
 
 @rule("norm-without-root")
 def norm_without_root(patient: Patient) -> Iterator[Fault]:
-    """What takes a token's mean square, and does not divide by its root; or does, and lets no
-    gradient know of it.
+    """Finds norms that take a token's mean square and do not divide by its root, and norms whose
+    statistics get no gradient.
     """
     for stack in patient.stacks:
         detached = [use for use in stack.norm_uses if use.detached]

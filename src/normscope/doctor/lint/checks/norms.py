@@ -60,7 +60,7 @@ def _as_large_as(square: float) -> str:
 
 
 def _is_doubtful(stack: Stack, title: str) -> bool:
-    """Whether nothing in a stack was read for sure that says that a norm belongs at its end."""
+    """Tells whether no confident reading in a stack shows that a norm belongs at its end."""
     sure = [one for one in in_blocks(stack) if one.confidence == "sure"]
     return not any(one.placement for one in sure) if title else not sure
 
@@ -201,8 +201,8 @@ def _unnormed(attending: list[Sublayer]) -> Iterator[Fault]:
 
 
 def _one_side(sublayers: list[Sublayer]) -> str:
-    """Which of queries and keys is normed, where that was measured, and whether values are in the
-    other's place.
+    """Returns which of queries and keys is normed, where that was measured, and whether values are
+    normed in place of the other.
     """
     sides = {seen.normed for sublayer in sublayers if (seen := sublayer.measured.attention)}
     ((side,),) = sides if sides in ({("keys",)}, {("queries",)}) else (("queries or the keys",),)
@@ -246,7 +246,9 @@ def _from_block_to_block(attending: list[Sublayer]) -> Iterator[Fault]:
 
 @rule("norm-epsilon")
 def norm_epsilon(patient: Patient) -> Iterator[Fault]:
-    """Whether the ε of norms guards them at all, and whether it leaves them to normalise."""
+    """Finds an ε of norms that is too small to guard them, or so large that they hardly
+    normalise.
+    """
     for stack in patient.stacks:
         yield from _lost(patient, stack.name, stack.norm_epsilon or 0.0)
     yield from _swamping(patient)

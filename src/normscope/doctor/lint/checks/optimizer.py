@@ -53,8 +53,8 @@ _APART = "put parameters with fewer than two dimensions into a group with weight
 
 
 def _why_meant(patient: Patient, decayed: list[nn.Parameter], *, alone: bool) -> str:
-    """Why decay may be meant for these gains, shifts and gates, as a clause; "" where it is likely
-    an oversight.
+    """Returns the reason why decay may be meant for these gains, shifts and gates, as a clause; ""
+    where it is likely an oversight.
 
     alone: whether they are all that an optimiser with several groups has in one of them.
     """
@@ -70,7 +70,7 @@ def _why_meant(patient: Patient, decayed: list[nn.Parameter], *, alone: bool) ->
 
 
 def _counted_from_1(patient: Patient) -> bool:
-    """Whether norms multiply with 1 plus their gain: each one's only vector is near 0, and no
+    """Tells whether norms multiply with 1 plus their gain: each one's only vector is near 0, and no
     branch is closed.
     """
     if any(place.is_closed for place in patient.sublayers()):
@@ -88,8 +88,8 @@ def _counted_from_1(patient: Patient) -> bool:
 
 
 def _norms_inputs_alone(stack: Stack) -> bool:
-    """Whether what norms make is read by sub-layers, or by the output's matrix, and is never part
-    of the stream.
+    """Tells whether norms' outputs are read only by sub-layers, or by the output's matrix, and are
+    never part of the stream.
     """
     for sublayer in stack.sublayers:
         segment = sublayer.formula.segment

@@ -23,7 +23,7 @@ from ..structure import carries_norm, explained, in_blocks, kinds_of, shape_of, 
 from . import wiring
 
 _Structure = tuple[Any, ...]
-"""Of an outline."""
+"""The structure of an outline."""
 DEEPEST = 100
 """Blocks up to which a depth is looked for that a constant would be right for."""
 
@@ -37,7 +37,9 @@ class _NearMiss:
     """One for each sub-layer, in order."""
     wanted: tuple[float, ...]
     source: str
-    """Of what the found constants would be right; "" where that is not known."""
+    """The stack or count for which the constants found would be right; "" where that is not
+    known.
+    """
 
 
 def near(patient: Patient, stack: Stack) -> tuple[_NearMiss, ...]:
@@ -88,7 +90,7 @@ def _placed(
 
 
 def _slots(some: Sequence[Outline]) -> set[tuple[_Structure, int]]:
-    """Where a constant other than 1 stands in any of the formulas."""
+    """Returns the places of constants other than 1 in any of the formulas."""
     return {
         (one.structure, n)
         for one in some
@@ -107,7 +109,8 @@ def _source(
     size: int,
     constants: Callable[[StackShape, int], list[float]],
 ) -> str:
-    """Of which other stack, or count, the constants found would be those of the placement.
+    """Returns the other stack, or count, for which the constants found would be those of the
+    placement.
 
     size: sub-layers of a block. constants: the placement's, over the first blocks of a stack of
     such a shape.
@@ -127,8 +130,8 @@ def _miscounted(
     size: int,
     constants: Callable[[StackShape, int], list[float]],
 ) -> str:
-    """Where constants change from block to block: whether blocks were counted from elsewhere, or
-    sub-layers.
+    """Describes constants that change from block to block: whether blocks were counted from another
+    number, or sub-layers were.
     """
     count = len(numbers)
     encodes = shape.kind == "encoder"
@@ -227,7 +230,7 @@ def mixed_placements(patient: Patient, stack: Stack) -> Iterator[Fault]:
 
 
 def _is_a_mixture(patient: Patient, stack: Stack) -> bool:
-    """Whether a registered placement that wires blocks in several ways explains a stack."""
+    """Tells whether a registered placement that wires blocks in several ways explains a stack."""
     formula = wanted(patient, stack) if explained(in_blocks(stack)) else None
     return formula is not None and any(
         not matches(piece, formula.blocks[0]) for piece in formula.blocks
@@ -263,8 +266,8 @@ _MIXED = 2
 
 
 def _is_a_slip(patient: Patient, stack: Stack, few: list[int]) -> bool:
-    """Whether the blocks that differ are in no place where a design would have them, and built like
-    the others.
+    """Tells whether the blocks that differ stand where no design would have them, and are built
+    like the others.
 
     Designs have them at the beginning (ModernBERT, Mix-LN), at the end, or every so often (Gemma 4,
     OLMo hybrid), and often with other matrices or with formulas of their own.
@@ -380,7 +383,7 @@ def wrong_constants(patient: Patient, stack: Stack) -> Iterator[Fault]:
 def _is_gain(
     patient: Patient, stack: Stack, placement: type[Placement], found: Sequence[float]
 ) -> bool:
-    """Whether a constant is the one by which a placement draws its weights."""
+    """Tells whether a constant is the one by which a placement scales its initial weights."""
     shape = shape_of(patient.stacks, stack)
     gain = placement(shape).gain("value", Site(kind="attention", block=1, stack=shape))
     return gain != 1 and all(abs(one / gain - 1) < _SAME_GAIN for one in found)

@@ -1,4 +1,5 @@
-"""What passes through blocks by oversight: again, not at all, without a gradient, or at random.
+"""The oversights in what passes through blocks: again, not at all, without a gradient, or at
+random.
 
 Blocks of one set of weights, positions that are added in every block, blocks that a configuration
 has and the model has not, skips that are detached, and numbers that evaluation draws anew.
@@ -277,8 +278,8 @@ def detached_skips(patient: Patient, stack: Stack) -> Iterator[Fault]:
 
 @rule("positions-added-again")
 def positions_again(patient: Patient) -> Iterator[Fault]:
-    """What is the same for every input and differs from token to token, added at several places of
-    a stream.
+    """Finds a tensor that is the same for every input, differs from token to token, and is added at
+    several places of a stream.
     """
     for name, places in patient.observed.added_again:
         blocks = dict.fromkeys(str(_at(patient, number)[1]) for number in places)

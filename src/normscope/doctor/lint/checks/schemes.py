@@ -1,5 +1,5 @@
-"""Which scheme the initial weights follow, and where half of them follow another one, or another
-depth.
+"""The scheme that the initial weights follow, and the places where half of them follow another one,
+or another depth.
 """
 
 import math
@@ -17,15 +17,19 @@ from ..patient import Patient, initial_weights, numbered
 from ..rule import Fault, stack_rule
 
 _LEAST_BLOCKS = 3
-"""With fewer, √(2L) is too near to other factors."""
+"""The fewest blocks: with fewer, √(2L) is too near to other factors."""
 _DEEP = 12
 """Blocks from which on weights that are not divided by depth are worth a note."""
 _CLOSED = 0.6
-"""Of GPT-2's deviation for this depth: below, weights were divided for a much deeper stack."""
+"""The share of GPT-2's deviation for this depth below which weights were divided for a much deeper
+stack.
+"""
 _VARIANCE = 1e-3
-"""Below every deviation in use: 0.02 over √(2 · 96) is 0.0014, and outputs alone are divided so."""
+"""A deviation below every one in use: 0.02 over √(2 · 96) is 0.0014, and outputs alone are divided
+so.
+"""
 _WAITING = 1e-6
-"""Below, weights wait for a checkpoint, as SAM's at 1e-10 do."""
+"""The deviation below which weights wait for a checkpoint, as SAM's at 1e-10 do."""
 _FAR = 25.0
 """Factor between purposes beyond what depth, width of heads or inputs make."""
 _ROUND = (0.5, 0.25, 0.1)
@@ -123,7 +127,9 @@ def _blocks_apart(
 
 
 def _by_purpose(patient: Patient, stack: Stack, groups: Sequence[DrawnAlike]) -> Iterator[Fault]:
-    """What no one law explains, each purpose by its own, where every one has a law."""
+    """Reports the initialisation that no one law explains, each purpose by its own law, where every
+    one has a law.
+    """
     own = [
         next((law for law in WIDTH_LAWS if law.fits(group, stack.width)), None) for group in groups
     ]

@@ -1,4 +1,4 @@
-"""What gets through an untrained model: branches that add nothing, and gradients that are lost or
+"""The signal through an untrained model: branches that add nothing, and gradients that are lost or
 not finite.
 """
 
@@ -128,7 +128,9 @@ def _closed(
 
 
 def _is_constant(patient: Patient, place: Sublayer) -> bool:
-    """Whether it has trained matrices, and only what is none of them gets a gradient."""
+    """Tells whether a sub-layer has trained matrices, and only its other parameters get a
+    gradient.
+    """
     trained = patient.trained_in(place)
     matrices = {name for name in trained if name in place.measured.matrices}
     moved = set(filter(patient.gets_gradient, trained))

@@ -95,7 +95,7 @@ _MISPLACED = {
     0: "the very tokens that the model is given",
     2: "the tokens two places later",
 }
-"""By how many places later than a token its target stands."""
+"""The words for a target by its distance in places from its token."""
 
 
 @rule("dead-gate")
@@ -157,7 +157,9 @@ def _is_trained(of: Sublayer) -> bool:
 
 
 def _why_dead(patient: Patient, stack: Stack, of: Sublayer) -> str:
-    """Why the gate of a branch stays at 0, as a sentence; "" where it may leave it."""
+    """Returns the reason why the gate of a branch stays at 0, as a sentence; "" where it may leave
+    0.
+    """
     if not _is_trained(of):
         # A buffer may follow a schedule, as the branch's factor of BranchNorm does.
         gate = of.formula.gate

@@ -15,7 +15,7 @@ from ..structure import factor_of_sum
 
 
 def _connected(sublayers: Iterable[Sublayer]) -> list[tuple[Sublayer, StreamConnection]]:
-    """Those of several streams, with how each is connected with them."""
+    """Returns the sub-layers of several streams, each with its connection to them."""
     return [(one, one.connection) for one in sublayers if one.connection is not None]
 
 
@@ -110,7 +110,9 @@ def streams_left_out(patient: Patient, stack: Stack) -> Iterator[Fault]:
 
 
 WIDE = 0.5
-"""Of the spread of σ's about 1/2: that of logits with a standard deviation of 1.3."""
+"""The spread of σ's values about 1/2 from which on it is wide: that of logits with a standard
+deviation of 1.3.
+"""
 
 
 @rule("stream-weights-drawn-wide")
@@ -174,7 +176,9 @@ def amplified_stream(patient: Patient, stack: Stack) -> Iterator[Fault]:
 
 
 def _because(found: Sublayer) -> str:
-    """Said where a sum adds a value to itself, as x = x + dropout(x) does; "" elsewhere."""
+    """Returns a clause where a sum adds a value to itself, as x = x + dropout(x) does; ""
+    elsewhere.
+    """
     sums = [term.arguments for term in found.formula.segment.terms if term.kind == "sum"]
     return (
         f", for a value is added to itself, {found.formula}" if any(a is b for a, b in sums) else ""
@@ -210,7 +214,7 @@ def faded_stream(patient: Patient, stack: Stack) -> Iterator[Fault]:
 
 
 NEAR_ONE = (0.5, 1.5)
-"""Between these a² + b² is taken to be meant as 1."""
+"""The range within which a² + b² is taken to be meant as 1."""
 EXACT = 0.01
 
 
@@ -241,8 +245,8 @@ def drifting_stream(patient: Patient, stack: Stack) -> Iterator[Fault]:
 
 
 def _keeps_square(found: Sublayer) -> bool:
-    """Whether the factors of skip and branch, a² + b² = 1, replace what is lost, as Muse Spark's
-    gates do.
+    """Tells whether the factors of skip and branch, a² + b² = 1, replace what is lost, as Muse
+    Spark's gates do.
     """
     skip, branch, both = found.skip_scale, found.branch_scale, factor_of_sum(found)
     # Without any skip nothing is kept.
@@ -254,7 +258,7 @@ def _keeps_square(found: Sublayer) -> bool:
 
 
 def _skip_factors(stack: Stack) -> Iterator[tuple[Sublayer, float]]:
-    """What each sub-layer multiplies the stream with on the skip path, without its sign, where no
+    """Yields the factor of the stream on each sub-layer's skip path, without its sign, where no
     norm follows.
 
     Of several streams in one tensor that is what they are multiplied with where they are equal.

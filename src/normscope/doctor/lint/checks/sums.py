@@ -64,8 +64,8 @@ def _cut(patient: Patient) -> Iterator[Fault]:
 
 
 def _ends_early(before: BranchKind, cut_by: BranchKind, after: BranchKind) -> bool:
-    """Whether what computes a stack's source stands where a sub-layer of the block around it is
-    missing.
+    """Tells whether the branch that computes a stack's source stands where a sub-layer of the block
+    around it is missing.
 
     A convolution over places between two sub-layers may take no skip by design, as TinyViT's.
     """
@@ -128,8 +128,8 @@ def _one_short(patient: Patient, stack: Stack) -> Iterator[Fault]:
 
 
 def _are_there(patient: Patient, stack: Stack, missing: Sequence[str]) -> bool:
-    """Whether the pass reads matrices that no sub-layer has, of the shapes that the likes of the
-    missing ones have.
+    """Tells whether the pass reads matrices that no sub-layer has, of the shapes that counterparts
+    of the missing sub-layers have.
     """
     weights = patient.weights
     joined = {name for sublayer in patient.sublayers() for name in sublayer.measured.parameters}

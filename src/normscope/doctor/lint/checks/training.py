@@ -21,7 +21,7 @@ from ..rule import Fault, rule
 from . import gains
 
 _LIKE_A_NORM = re.compile(r"norm|(?<![a-z])ln(?![a-z])", re.IGNORECASE)
-"""Of a tensor that only the checkpoint has, nothing but its name is known."""
+"""The names of norms: of a tensor that only the checkpoint has, nothing but its name is known."""
 FEWEST_LIKES = 2
 """Norms of the same width that must have been trained before one that was not stands out."""
 
@@ -110,7 +110,7 @@ FEWEST = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Alignment:
-    """Of the norms of a stack, sub-layer by sub-layer but for the last."""
+    """The alignment of a stack's norms with its sub-layers, one by one but for the last."""
 
     own: tuple[float, ...]
     """Correlation, over features, of the gains of the sub-layer's norm with the sizes of the
@@ -130,14 +130,14 @@ class _Alignment:
 
     @property
     def difference(self) -> float:
-        """Above 0 where norms were trained in front of their own sub-layers, as Pre-LN's; below 0
-        for Post-LN's.
+        """The mean difference: above 0 where norms were trained in front of their own sub-layers,
+        as Pre-LN's; below 0 for Post-LN's.
         """
         return fmean(self._differences)
 
     @property
     def certainty(self) -> float:
-        """How many of its standard errors, over sub-layers, the difference is from 0."""
+        """The distance of the difference from 0 in standard errors over sub-layers."""
         error = stdev(self._differences) / math.sqrt(len(self._differences))
         return abs(self.difference) / error if error else float("inf")
 
@@ -147,8 +147,8 @@ class _Alignment:
 
 
 def alignment(patient: Patient, stack: Stack) -> _Alignment | None:
-    """Of one stack; None where it is not known which norm belongs to which sub-layer, or there are
-    too few.
+    """Measures the alignment of one stack; None where it is not known which norm belongs to which
+    sub-layer, or there are too few.
     """
     weights = patient.weights
     matrices = [sublayer.measured.matrices for sublayer in stack.sublayers]
@@ -195,7 +195,7 @@ def _block_norms(patient: Patient, path: str, width: int) -> list[list[torch.Ten
 def _bias(
     weights: Mapping[str, torch.Tensor], matrices: Sequence[str], width: int
 ) -> torch.Tensor | None:
-    """What the last matrix of a sub-layer has beside it to be added to every token."""
+    """Returns the vector beside the last matrix of a sub-layer that is added to every token."""
     path, _, last = matrices[-1].rpartition(".")
     beside = [
         w
@@ -228,8 +228,8 @@ def _correlation(some: torch.Tensor, others: torch.Tensor) -> float:
 
 
 LEAST_DIFFERENCE = 0.15
-"""Of correlations; one of 64 unrelated features strays by 0.12, and the mean over sub-layers by
-less.
+"""The smallest difference of correlations that counts; one of 64 unrelated features strays by 0.12,
+and the mean over sub-layers by less.
 """
 CLEARLY = 3.0
 """Standard errors of the difference from which there is a warning."""
@@ -267,7 +267,7 @@ def contradicts_training(patient: Patient) -> Iterator[Fault]:
 
 
 def _by_losses(patient: Patient) -> list[Fault] | None:
-    """What the losses under both wirings say; None where they say nothing."""
+    """Returns the faults that the losses under both wirings show; None where they show nothing."""
     seen = patient.observed
     share = gained(seen, seen.rewired_loss_nats)
     if share is None:

@@ -16,7 +16,7 @@ from ..rule import Fault, rule
 
 
 class _Words(NamedTuple):
-    """What is said of modules or weights of one kind, after their number, and what to do."""
+    """The words about modules or weights of one kind, after their number, and what to do."""
 
     severity: Severity
     said: str
@@ -174,7 +174,7 @@ _TWO = 2
 def _like_others(
     patient: Patient, names: Mapping[tuple[str, str], list[str]], row: str, own: str
 ) -> bool:
-    """Whether a module's weight has the shape of another one beside it."""
+    """Tells whether a module's weight has the shape of another one beside it."""
     shapes = {
         other: patient.weights[some[0]].shape for (at, other), some in names.items() if at == row
     }
@@ -204,8 +204,8 @@ def _left_out(patient: Patient, unused: set[str]) -> list[str]:
 
 
 def _stands_in_use(patient: Patient, name: str, unused: set[str]) -> bool:
-    """Whether the module around a norm has matrices that are read: norms of queries and keys stand
-    in attention.
+    """Tells whether the module around a norm has matrices that are read: norms of queries and keys
+    stand in attention.
     """
     around = name.rpartition(".")[0].rpartition(".")[0]
     beside = [
@@ -217,8 +217,9 @@ def _stands_in_use(patient: Patient, name: str, unused: set[str]) -> bool:
 
 
 def _beside_what_rests(patient: Patient, path: str, unused: set[str]) -> bool:
-    """Whether a module beside a norm has matrices, none of which is read: the norm is its own, as
-    of a tower, or of cross-attention, for which no inputs were given."""
+    """Tells whether the nearest module beside a norm has matrices of which none is read: the norm
+    is its own, as of a tower, or of cross-attention, for which no inputs were given.
+    """
     while path:
         around = path.rpartition(".")[0]
         start = around + "." * bool(around)
@@ -289,8 +290,8 @@ def _never_called(patient: Patient, unused: set[str], idle: Sequence[str]) -> li
 
 
 def _blocks_built(patient: Patient) -> dict[str, frozenset[tuple[str, tuple[int, ...]]]]:
-    """Of each module with matrices and a norm of a stream's width the names and shapes of its
-    parameters, in the model's order.
+    """Returns the names and shapes of the parameters of each module with matrices and a norm of a
+    stream's width, in the model's order.
     """
     widths = {stack.width for stack in patient.stacks}
     norms = {n for n, p in norm_parameters(patient.model).items() if p.numel() in widths}
@@ -304,12 +305,12 @@ def _blocks_built(patient: Patient) -> dict[str, frozenset[tuple[str, tuple[int,
 
 
 def _is_inside(path: str, modules: Iterable[str]) -> bool:
-    """Whether a module stands within another one of these."""
+    """Tells whether a module stands within another one of these."""
     return any(_within(path, module) for module in modules if module != path)
 
 
 def _has_a_like(patient: Patient, path: str, skipped: Sequence[str]) -> bool:
-    """Whether a module beside it that is used has parameters of the same names and shapes."""
+    """Tells whether a used module beside this one has parameters of the same names and shapes."""
     row = path.rpartition(".")[0] + "."
     built: dict[str, set[tuple[str, tuple[int, ...]]]] = {}
     for name, parameter in patient.model.named_parameters():

@@ -50,8 +50,8 @@ def unknown_wiring(patient: Patient) -> Iterator[Fault]:
 
 
 _OVERLOOKED = 0.2
-"""Of the entries of the blocks' matrices: as many may belong to a router, a gate or positions of
-queries and keys.
+"""The share of the entries of the blocks' matrices that may go unread: as many may belong to a
+router, a gate or positions of queries and keys.
 """
 
 
@@ -135,7 +135,7 @@ def _shifted(stack: Stack) -> Iterator[Fault]:
 
 
 def _begins_within_a_block(stack: Stack) -> bool:
-    """Whether the first norm is one that every block has, and the last is not: it is no
+    """Tells whether the first norm is one that every block has, and the last is not: it is no
     embedding's, but a block's.
     """
     paths = [re.sub(r"\d+", "#", use.module) for use in stack.norm_uses]

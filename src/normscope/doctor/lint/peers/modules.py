@@ -1,4 +1,6 @@
-"""What is no parameter of a module and makes what it computes: its class, its numbers, its mode."""
+"""The properties of a module beside its parameters that make what it computes: its class, its
+numbers, its mode.
+"""
 
 import re
 import sys
@@ -16,7 +18,7 @@ _PLACE = re.compile(r"(?<![^.])\d+(?![^.])")
 _PATTERNED = re.compile(
     r"window|slid|dilat|global|local|strid|layer|idx|index|depth|level|block|expert|number|_id$|_at$"
 )
-"""In the names of numbers that designs change from block to block."""
+"""The names of numbers that designs change from block to block."""
 _LEAST = 3
 """Blocks of which one can be unlike the others."""
 
@@ -108,7 +110,7 @@ _CLASS, _MODE = "the class", "the mode"
 
 
 def _numbers(model: nn.Module, path: str, module: nn.Module) -> dict[str, str]:
-    """What makes what a module computes, by names in words."""
+    """Returns the class, mode and numbers by which a module computes, by names in words."""
     kind = type(module).__name__
     told = {_MODE: "training" if module.training else "evaluation"}
     if _is_norm_or_curve(module):
@@ -128,8 +130,8 @@ def _numbers(model: nn.Module, path: str, module: nn.Module) -> dict[str, str]:
 
 
 def _of_another_width(model: nn.Module, path: str, like: str) -> bool:
-    """Whether the blocks that two modules stand in, whose paths differ in one number, have fewer
-    than half of their weights in shapes that both have: they are of stages of two widths.
+    """Tells whether the blocks of two modules, whose paths differ in one number, share fewer than
+    half of the shapes of their weights: they belong to stages of two widths.
     """
     parts, others = path.split("."), like.split(".")
     ends = next(at for at, part in enumerate(parts, 1) if part != others[at - 1])
@@ -148,6 +150,6 @@ def _is_norm_or_curve(module: nn.Module) -> bool:
 
 
 def _is_installed(module: nn.Module) -> bool:
-    """Whether an installed package wrote its class."""
+    """Tells whether the module's class is from an installed package."""
     source = getattr(sys.modules.get(type(module).__module__), "__file__", None) or ""
     return "site-packages" in source

@@ -1,4 +1,4 @@
-"""How the same parameter of every block starts: drawn, at one number, below 0, off its mean."""
+"""The start of the same parameter in every block: drawn, at one number, below 0, off its mean."""
 
 import math
 from collections.abc import Iterator
@@ -15,9 +15,11 @@ SIZE_APART = 1.5
 _STRAYS = 8.0
 """Standard errors of a mean by which no draw about 0 strays."""
 _SHIFTED = 0.3
-"""Of the deviation, by which a mean is off on purpose."""
+"""The distance of a mean from 0, in deviations, from which on it is off on purpose."""
 _ENTRIES = 2**16
-"""That are looked at of a weight, evenly: a mean strays by a 256th of the deviation."""
+"""The number of a weight's entries that are examined, evenly: a mean strays by a 256th of the
+deviation.
+"""
 _FEW = 16
 """Entries of which the mean, beside their own deviation, is one of chance."""
 _SPARSE = 0.5
@@ -53,7 +55,7 @@ def start_unlike_others(patient: Patient) -> Iterator[Fault]:
 
 @torch.no_grad()
 def _start(weight: Tensor) -> str:
-    """How a parameter starts, in words that take no part in how large it is."""
+    """Describes how a parameter starts, in words that do not depend on its size."""
     if not weight.is_floating_point() or weight.numel() < 2:
         return "as a number"
     whole = weight.detach().flatten()

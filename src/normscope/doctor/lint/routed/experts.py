@@ -76,8 +76,8 @@ def _copied_lists(model: nn.Module, inside: set[str]) -> Iterator[tuple[str, int
 
 
 def _are_copies(parts: Sequence[Mapping[str, Tensor]]) -> bool:
-    """Whether all hold the same numbers under the same names, some of them drawn, in tensors of
-    their own.
+    """Tells whether all hold the same numbers under the same names, some of them drawn, in tensors
+    of their own.
     """
     first, drawn = parts[0], False
     for other in parts[1:]:
@@ -92,7 +92,7 @@ def _are_copies(parts: Sequence[Mapping[str, Tensor]]) -> bool:
 
 
 def _is_one_again(weight: Tensor) -> bool:
-    """Whether a tensor of (experts, …) matrices holds one drawn matrix several times."""
+    """Tells whether a tensor of (experts, …) matrices holds one drawn matrix several times."""
     if weight.ndim != 3 or len(weight) < 2 or weight.shape[1] < 2 or weight.shape[2] < 2:
         return False
     same = bool((weight.detach() == weight[:1].detach()).all())

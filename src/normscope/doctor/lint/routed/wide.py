@@ -12,7 +12,7 @@ _NEAR_ONE = 0.8, 1.25
 """Deviations that torch.randn leaves. What is drawn by a scheme at another gain is no such matrix,
 and is told by the rules on schemes and on blocks that are unlike."""
 _INPUTS = 16
-"""Of which the sum is 8 times as large as one."""
+"""The fewest inputs: their sum is 8 times as large as one."""
 _ADDED = 4.0
 """Size of what such a branch adds; a norm or a factor behind its matrices keeps it near 1."""
 
@@ -47,7 +47,9 @@ def wide_matrices(patient: Patient) -> Iterator[Fault]:
 
 
 _ONE_SIDED = 0.5
-"""Of the deviation: a mean of n drawn entries is within 4/√n of it."""
+"""The mean, in deviations, from which on entries lie to one side: a mean of n drawn entries is
+within 4/√n.
+"""
 _LEAST_ENTRIES = 256
 
 
@@ -75,7 +77,9 @@ def one_sided_matrices(patient: Patient) -> Iterator[Fault]:
 
 
 def _mean_and_deviation(weight: Tensor) -> tuple[float, float] | None:
-    """Of the entries of a drawn matrix that lie to one side; None of any other."""
+    """Returns mean and deviation of the entries of a drawn matrix that lie to one side; None for
+    any other matrix.
+    """
     if weight.ndim < 2 or min(weight.shape[-2:]) < _INPUTS or weight.numel() < _LEAST_ENTRIES:
         return None
     entries = weight.detach().float()

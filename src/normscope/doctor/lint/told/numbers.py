@@ -160,7 +160,9 @@ def _held(patient: Patient) -> Iterator[_Held]:
 
 
 def _is_lost(one: _Held) -> bool:
-    """Whether an ε that is not 0 is 0 in the weight's dtype, in which torch's Adam adds it."""
+    """Tells whether an ε that is not 0 becomes 0 in the weight's dtype, in which torch's Adam adds
+    it.
+    """
     if not one.epsilon or one.weight.dtype not in (torch.float16, torch.bfloat16):
         return False
     return float(torch.tensor(one.epsilon, dtype=one.weight.dtype)) == 0

@@ -65,11 +65,15 @@ def schedule_fails(patient: Patient) -> Iterator[Fault]:
 _OFTEN = 8
 """Times that a rate comes back from nothing; a training with a few long waves is meant."""
 _NOTHING, _WHOLE = 1e-3, 0.9
-"""Of the peak."""
+"""The shares of the peak up to which a rate is nothing, and from which on it is whole."""
 _FAR_BELOW = 0.02
-"""Of the optimiser's own rate, which a schedule multiplies by 1 at its peak."""
+"""The share of the optimiser's own rate, which a schedule multiplies by 1 at its peak, below which
+the peak is far too low.
+"""
 _LARGEST_RATE = 0.1
-"""Above, the optimiser's own rate is no rate: where the schedule makes it all, it is 1."""
+"""The largest rate of an optimiser: above, it is no rate; where the schedule makes it all, it is
+1.
+"""
 
 
 def _of_other_units(course: RateCourse, own: float | None) -> Iterator[Fault]:
@@ -95,8 +99,9 @@ def _of_other_units(course: RateCourse, own: float | None) -> Iterator[Fault]:
 
 
 def _returns(course: RateCourse) -> int:
-    """How often the rate climbs from nothing to its peak again; 0 of schedules that are to
-    restart."""
+    """Counts how often the rate climbs from nothing to its peak again; 0 for schedules that are to
+    restart.
+    """
     if "Restart" in course.kind or "Cycl" in course.kind:
         return 0
     times, is_low = 0, False

@@ -12,7 +12,9 @@ from ..rule import Fault, rule
 _MOST_AROUND = 8
 """Parameters of a module that adapts one matrix."""
 _OPEN = 0.5
-"""Of the first factor's size, the second's; a training moves it from 0 by less."""
+"""The size of the second factor over the first's from which on it is open; a training moves it from
+0 by less.
+"""
 
 
 @rule("adapters-open")
@@ -71,7 +73,9 @@ def trained_beside_adapters(patient: Patient) -> Iterator[Fault]:
 _ADDED = 0.2
 """Size of what two factors make of a vector of size 1: adapters start next to nothing."""
 _FROZEN = 0.5
-"""Of the model's parameters; where less is frozen, what is trained is no adapter."""
+"""The share of the model's parameters that is frozen; where less is, what is trained is no
+adapter.
+"""
 
 
 def _open_bottlenecks(patient: Patient) -> Iterator[Fault]:

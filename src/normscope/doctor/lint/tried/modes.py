@@ -7,7 +7,9 @@ from ..patient import Patient, a_law, listed
 from ..rule import Fault, rule
 
 _SMALL = 0.02
-"""Of the output; models of libraries that skip a step in training differ by less."""
+"""The share of the output below which a difference is small; models of libraries that skip a step
+in training differ by less.
+"""
 
 
 @rule("modes-differ", a_law("modes"))
@@ -40,5 +42,5 @@ def modes_differ(patient: Patient) -> Iterator[Fault]:
 
 
 def _percent(share: float) -> str:
-    """As "2.4 %", or "310 %"."""
+    """Writes a share as "2.4 %", or "310 %"."""
     return f"{100 * share:.2g} %" if share < 1 else f"{100 * share:.0f} %"

@@ -7,7 +7,7 @@ from ..patient import Patient, a_law
 from ..rule import Fault, rule
 
 _FLOOR = 0.1
-"""Of ln(classes), a loss that no training goes below."""
+"""The share of ln(classes) that no training's loss goes below."""
 
 
 @rule("capped-logits", a_law("reach"))

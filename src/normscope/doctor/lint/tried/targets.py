@@ -1,4 +1,4 @@
-"""What the loss asks of the model on the user's own labels."""
+"""The targets of the loss on the user's own labels."""
 
 from collections.abc import Iterator
 

@@ -103,7 +103,7 @@ def stuck_weights(patient: Patient) -> Iterator[Fault]:
 
 
 def _has_one_key(patient: Patient, name: str) -> bool:
-    """Whether a weight is of attention with one key, of which a softmax is 1 whatever it is."""
+    """Tells whether a weight is of attention with one key, where a softmax is always 1."""
     return any(
         name in one.measured.parameters and one.measured.attention.all_keys == 1
         for one in patient.sublayers()
@@ -159,7 +159,9 @@ def rounded_updates(patient: Patient) -> Iterator[Fault]:
 _APART = 30.0
 """Times by which a weight may move further, or less far, than its likes."""
 _ROUNDED = 1e-4
-"""Of the gradient that most have; one of a router that cancels has 1e-6."""
+"""The share of most gradients' size below which one is rounding; a router whose gradient cancels
+has 1e-6.
+"""
 
 
 @rule("uneven-updates", a_law("movement"))

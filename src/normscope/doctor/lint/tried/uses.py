@@ -114,7 +114,7 @@ def order_unread(patient: Patient) -> Iterator[Fault]:
 
 
 _PLACED = 0.001
-"""Of an output's size: what two places make of one token, where they should make the same."""
+"""The share of an output's size by which two places differ that should agree on one token."""
 
 
 @rule("places-read", a_law("uses"))

@@ -1,3 +1,3 @@
-"""What is seen around a stream: tables of positions, dropouts, batch norms, and the places that are
-read of it at its end.
+"""Observations around a stream: tables of positions, dropouts, batch norms, and the places that are
+read at its end.
 """

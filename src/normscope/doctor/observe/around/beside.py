@@ -1,5 +1,5 @@
-"""What stands beside a stream: dropouts, batch norms that take tokens for channels, and places that
-are read of it at its end.
+"""Observations beside a stream: dropouts, batch norms that take tokens for channels, and the places
+that are read at its end.
 """
 
 from collections.abc import Iterator, Sequence
@@ -68,8 +68,9 @@ def token_channels(graph: Graph, streams: Sequence[Stream]) -> tuple[str, ...]:
 
 
 def read_places(graph: Graph, streams: Sequence[Stream]) -> ReadPlaces | None:
-    """Where tokens that are trained stand in the last stream, and at which single places it is read
-    at its end; None without either."""
+    """Finds the places of trained tokens in the last stream, and the single places at which it is
+    read at its end; None without either.
+    """
     if not streams:
         return None
     stream = streams[-1]
@@ -89,7 +90,7 @@ def read_places(graph: Graph, streams: Sequence[Stream]) -> ReadPlaces | None:
 
 
 def _place_of(graph: Graph, value: TracedValue, tokens: int) -> int | None:
-    """Of what picks one place of (A, C, D), which; None of all else."""
+    """Returns the place that a selection picks out of (A, C, D); None for any other operation."""
     before = graph.predecessors[value.number]
     if value.op != "select" or len(before) != 1 or len(value.args) < 3:
         return None

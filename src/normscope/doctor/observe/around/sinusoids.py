@@ -11,15 +11,15 @@ import torch
 from torch import Tensor
 
 _SAME = 1e-3
-"""Of a pair's radius, and in radians."""
+"""The largest deviation, as a share of a pair's radius, and in radians."""
 _MOST_PAIRS = 0.9
 _LEAST = 4
 """Places, and pairs."""
 
 
 def turns(rows_TD: Tensor) -> Tensor | None:
-    """By pair the angle in radians between neighbouring places, from 0 to π as it shows; None of
-    a table that is not of pairs which turn evenly.
+    """Returns, for each pair of features, the angle in radians between neighbouring places, from 0
+    to π; None for a table whose pairs do not turn evenly.
     """
     for pairs_TP in _paired(rows_TD.double()):
         radii_TP = pairs_TP.abs()
@@ -36,7 +36,9 @@ def turns(rows_TD: Tensor) -> Tensor | None:
 
 
 _ROUNDED = 0.05
-"""In radians: angles of ten thousand are known in float32 to a thousandth."""
+"""The deviation in radians that rounding explains: angles of ten thousand are known in float32 to a
+thousandth.
+"""
 
 
 def _paired(rows_TD: Tensor) -> Iterator[Tensor]:

@@ -1,4 +1,4 @@
-"""What sub-layers that carry a state from token to token add, place by place."""
+"""The growth along the sequence of what sub-layers add that carry a state from token to token."""
 
 from collections.abc import Mapping, Sequence
 
@@ -14,8 +14,8 @@ tokens has grown by √T, and less than 2 since the second quarter."""
 
 
 def growing_along(graph: Graph, stacks: Sequence[Stack]) -> Mapping[str, float]:
-    """By the name of a sub-layer that mixes tokens without attention, how many times larger what
-    it adds is at the end of a sequence than in its first half, where that is many times.
+    """Finds sub-layers that mix tokens without attention and add much more at the end of a sequence
+    than in its first half: returns how many times more, by name.
     """
     found = {}
     for stack in stacks:

@@ -16,7 +16,7 @@ _DECIDED = 3.0
 
 
 def sendings(graph: Graph) -> tuple[Sending, ...]:
-    """Every choice of the largest of the pass that is made for each token on its own."""
+    """Returns every choice of the largest scores that the pass makes for each token on its own."""
     found = []
     for value in graph.values:
         if value.op != "topk" or value.output != 1 or not value.is_data or value.tensor.ndim < 2:

@@ -10,7 +10,7 @@ from ...trace.graph import Graph
 from ...trace.operations import SOFTMAX, TracedValue
 
 _LEAST_UNITS = 32
-"""Of fewer a softmax may be a choice, as among experts."""
+"""The fewest units: of fewer, a softmax may be a choice, as among experts."""
 _CUT = 0.75
 """Share of the entries that a bound makes another number."""
 _BOUNDS = frozenset({"clamp", "clamp_min", "clamp_max", "hardtanh", "minimum", "maximum"})
@@ -19,7 +19,9 @@ _BOUNDS = frozenset({"clamp", "clamp_min", "clamp_max", "hardtanh", "minimum", "
 def cut_units(
     graph: Graph, streams: Sequence[Stream], stacks: Sequence[Stack]
 ) -> tuple[CutUnits, ...]:
-    """By sub-layer, the feed-forwards whose units are so."""
+    """Returns the feed-forwards of which a softmax shares one sum out among the units, or a bound
+    cuts most entries off.
+    """
     found = []
     for stream, stack in zip(streams, stacks, strict=True):
         for one, branch in zip(stack.sublayers, branches_of(stack, stream), strict=True):
