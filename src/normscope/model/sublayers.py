@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from ..placement import AfterPositions, Site
 from .context import Context, Inside, SublayerModule, as_factor
-from .layout import AttentionConfig, Layout, PositionEncoding
+from .layout import AttentionConfig, Layout, PaddedLayout, PositionEncoding
 from .linear import Dropout, Linear
 from .placed import Grouped
 from .scores import Rotary, attend, attend_few, changed_scores, slopes
@@ -193,7 +193,9 @@ class Attention(SublayerModule):
     slopes_H: Tensor | None
 
 
-def _after_positions(place: str, x: Tensor, layout: Layout, inside: Inside) -> Tensor:
+def _after_positions(
+    place: str, x: Tensor, layout: Layout | PaddedLayout, inside: Inside
+) -> Tensor:
     """(B, H, T, K) queries or keys, with what the formula applies to them where positions have
     turned them; padding is left out of it.
     """

@@ -145,7 +145,7 @@ class _NormedSublayer:
             return norm.keys(k, groups=stack.heads_of_keys)
 
         if self._asked.after:
-            query, key = AfterPositions(query), AfterPositions(key)
+            return self._sublayer(x, query=AfterPositions(query), key=AfterPositions(key), **inside)
         return self._sublayer(x, query=query, key=key, **inside)
 
 

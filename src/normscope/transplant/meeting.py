@@ -174,11 +174,11 @@ def query_sizes(
             return x
 
         open_modes[name] = Meeting(note, name)
-        open_modes[name].__enter__()
+        open_modes[name].__enter__()  # type: ignore[no-untyped-call]
 
     def leave(module: nn.Module, args: object, output: object, name: str) -> None:
         mode = open_modes.pop(name)
-        mode.__exit__(None, None, None)
+        mode.__exit__(None, None, None)  # type: ignore[no-untyped-call]
         mode.check()
 
     handles = []
@@ -190,7 +190,7 @@ def query_sizes(
         run()
     finally:
         for mode in reversed(open_modes.values()):
-            mode.__exit__(None, None, None)
+            mode.__exit__(None, None, None)  # type: ignore[no-untyped-call]
         for handle in handles:
             handle.remove()
     return sizes
