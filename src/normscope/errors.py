@@ -71,8 +71,8 @@ def no_end() -> Iterator[None]:
 
 
 def option(name: str, value: object = None, *, python: str = "") -> str:
-    """An option of the command line in a message, with the parameter that has its meaning in
-    Python: either was given.
+    """Returns an option of the command line in a message, with the parameter that has its meaning
+    in Python: either was given.
 
     option("peak_lr") is "--peak-lr (peak_lr in Python)", and option("from_step", 8) is "--from-step
     8 (from_step=8 in Python)". python: the parameter's name where it is another.
@@ -99,8 +99,8 @@ _NOT_THEIRS = tuple(
 
 
 def error_line(error: BaseException) -> str:
-    """The error in one line, with file and line of the innermost place in the user's code, where
-    there is one.
+    """Returns the error in one line, with file and line of the innermost place in the user's code,
+    where there is one.
     """
     if isinstance(error, SyntaxError) and error.filename:
         return f"{type(error).__name__}: {error.msg} ({error.filename}, line {error.lineno})"
@@ -139,7 +139,7 @@ its repository.
 
 
 def installation(extra: str) -> str:
-    """The command that installs an optional extra, such as "huggingface", as it works at
+    """Returns the command that installs an optional extra, such as "huggingface", as it works at
     present.
     """
     return (

@@ -15,8 +15,8 @@ ROOT = Path(__file__).parent
 
 
 def provenance(*packages: str) -> dict[str, str]:
-    """Version, hash of the tool's source and of that of `packages`, and the commit they were
-    checked out at.
+    """Returns the version, hash of the tool's source and of that of `packages`, and the commit they
+    were checked out at.
 
     packages: others than the tool whose source counts too. `commit` is empty where the tool does
     not lie in a git repository that tracks it, or git is not there; it ends in " (modified)" where
@@ -31,16 +31,16 @@ def provenance(*packages: str) -> dict[str, str]:
 
 @cache
 def source_sha256(*packages: str) -> str:
-    """SHA-256 over every file of the tool and of `packages`: their Python files, templates and
-    constants.
+    """Returns the SHA-256 over every file of the tool and of `packages`: their Python files,
+    templates and constants.
     """
     return _digest(file for root in (ROOT, *map(_folder, packages)) for file in _files(root))
 
 
 @cache
 def source_of(module: str) -> str:
-    """SHA-256 over the source that a module's results depend on: its own and that of all it
-    imports.
+    """Returns the SHA-256 over the source that a module's results depend on: its own and that of
+    all it imports.
 
     module: such as "normscope_studies.lemmas.measure". Raises ValueError for a module whose file
     cannot be found.
@@ -80,7 +80,9 @@ def files_behind(module: str) -> list[Path]:
 
 
 def _room(file: Path) -> Path | None:
-    """The folder of the tool that a file lies in; None at the tool's top, and outside the tool."""
+    """Returns the folder of the tool that a file lies in; None at the tool's top, and outside the
+    tool.
+    """
     if not file.is_relative_to(ROOT):
         return None
     room = ROOT / file.relative_to(ROOT).parts[0]
@@ -102,7 +104,9 @@ def _digest(files: Iterable[Path]) -> str:
 
 
 def _name(file: Path) -> str:
-    """A file's name that is the same wherever its package lies: from the package's folder on."""
+    """Returns a file's name that is the same wherever its package lies: from the package's folder
+    on.
+    """
     package = file.parent
     while (package.parent / "__init__.py").is_file():
         package = package.parent
@@ -139,7 +143,9 @@ def _file_of(module: str) -> Path:
 
 
 def _imported(file: Path, packages: set[str]) -> list[Path]:
-    """Files of these packages that a file imports by name, wherever in it the import stands."""
+    """Returns the files of these packages that a file imports by name, wherever in it the import
+    stands.
+    """
     package: list[str] = []
     folder = file.parent
     while (folder / "__init__.py").is_file():

@@ -110,8 +110,8 @@ def behaviour(depths: Sequence[int], rms: Sequence[float | None]) -> _Behaviour:
 
 
 def exponent(depths: Sequence[int], rms: Sequence[float | None]) -> float | None:
-    """Slope of ln RMS over ln depth in the last tenfold of depth: ½ where every block adds as much
-    to E‖x‖².
+    """Returns the slope of ln RMS over ln depth in the last tenfold of depth: ½ where every block
+    adds as much to E‖x‖².
     """
     since = next(i for i, depth in enumerate(depths) if depth >= max(1, depths[-1] // 10))
     first, last = rms[since], rms[-1]
@@ -205,7 +205,7 @@ _MOVING = (_Behaviour.GROWS, _Behaviour.FALLS)
 
 
 def _curve(name: str, config: _DepthConfig, pieces: Pieces) -> dict[str, Any]:
-    """The placement's curves and what they do."""
+    """Returns the placement's curves and what they do."""
     text = formula(named(name), config.shape)
     found = pieces.get(
         name,

@@ -32,8 +32,8 @@ _HALF = 0.5
 
 
 def shares_of(group: RateGroup, found: Trained) -> dict[str, Estimate]:
-    """The gap between the run without warm-up and that with it, in nats, and what of it is summed
-    rate, as shares.
+    """Returns the gap between the run without warm-up and that with it, in nats, and what of it is
+    summed rate, as shares.
 
     Four runs: without and with warm-up, each with the little summed rate of the paper's run without
     and with the large one of that with. From the first corner to the last there are two ways:
@@ -100,7 +100,7 @@ def _essential(optimizer: str, groups: list[RateGroup], found: Trained) -> Itera
 
 
 def _of_any(answers: Sequence[Answer]) -> Answer:
-    """The answer of those runs that decide, unless they differ."""
+    """Returns the answer of those runs that decide, unless they differ."""
     decided = {one for one in answers if one is not None}
     return decided.pop() if len(decided) == 1 else None
 

@@ -142,7 +142,7 @@ def _sooner(paired: Sequence[Pairing], found: Trained) -> tuple[dict[str, Estima
 
 
 def _bleus(paired: Sequence[Pairing], found: Trained) -> str:
-    """The last BLEU of Pre-LN and Post-LN, in a sentence."""
+    """Returns the last BLEU of Pre-LN and Post-LN, in a sentence."""
     parts = [f"{one.setting} {found.bleu(one.pre)} and {found.bleu(one.post)}" for one in paired]
     return f"BLEU: {'; '.join(parts)}."
 

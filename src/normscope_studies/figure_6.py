@@ -47,7 +47,7 @@ class _Figure6Config(RunsConfig):
             )
 
     def legend(self) -> dict[str, TranslationArm]:
-        """The arms by their words in the legend; the paper's three first."""
+        """Returns the arms by their words in the legend; the paper's three first."""
         long, warm = self.long_warmup_updates, f"warm-up {self.long_warmup_updates:,}"
         small, large = f"{self.small_lr:g}", f"{self.peak_lr:g}"
         updates = self.small_epochs * self.epoch_updates
@@ -66,7 +66,9 @@ class _Figure6Config(RunsConfig):
         }
 
     def arms(self) -> list[TranslationArm]:
-        """The small rate, then the large one: without warm-up, with it, on its decay, and fixed."""
+        """Returns the small rate, then the large one: without warm-up, with it, on its decay, and
+        fixed.
+        """
         return list(self.legend().values())
 
     def ends(self) -> dict[str, int]:
@@ -82,8 +84,8 @@ class _Figure6Config(RunsConfig):
 def small_less(
     config: _Figure6Config, other: TranslationArm, found: Trained, *, update: int
 ) -> Estimate:
-    """The loss of the small rate at that update less the last one of another arm, in nats, over
-    seeds in pairs.
+    """Returns the loss of the small rate at that update less the last one of another arm, in nats,
+    over seeds in pairs.
     """
     return less(
         [run.nats_at(update) for run in found.curves[config.arms()[0]]], found.finals(other)

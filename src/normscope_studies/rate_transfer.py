@@ -82,7 +82,7 @@ class RateTransferConfig:
         return {"text_file": self.text_file, "corpus": self.corpus}
 
     def deep(self, placement: str) -> list[AdviceCase]:
-        """A placement's decoders, rising in depth."""
+        """Returns a placement's decoders, rising in depth."""
         return [
             AdviceCase(
                 model="decoder",
@@ -96,7 +96,7 @@ class RateTransferConfig:
         ]
 
     def wide(self, model: str, text: str) -> list[AdviceCase]:
-        """A narrow one, a wide one, and a wide one by µP."""
+        """Returns a narrow one, a wide one, and a wide one by µP."""
         narrow = AdviceCase(model=model, text=text, blocks=2, width=self.narrow)  # type: ignore[arg-type]
         wide = replace(narrow, width=_FACTOR * self.narrow)
         return [narrow, wide, replace(wide, narrower=float(_FACTOR))]

@@ -214,7 +214,7 @@ def _gains(config: StableConfig, found: _Found, unit: str) -> dict[tuple[str, in
 
 
 def _stable(config: StableConfig, found: _Found, unigram_nats: float) -> set[tuple[str, int]]:
-    """Placements and depths at which the placement is stable."""
+    """Returns the placements and depths at which the placement is stable."""
     return {
         (one.placement, blocks)
         for blocks, endings in found.items()

@@ -169,10 +169,7 @@ def run(config: ThreeRatesConfig, pieces: Pieces) -> Findings:
     rows = _rows(starts)
     return Findings(
         conditions={
-            "sweeps": ", ".join(
-                f"{sum(one.source == source for one in sweeps)} {source}"
-                for source in (PUBLISHED, OWN)
-            ),
+            "sweeps": f"{_count(sweeps, PUBLISHED)} {PUBLISHED}, {_count(sweeps, OWN)} {OWN}",
             "published": SOURCE,
             "begun with": "every rate of a sweep that has half and twice of itself in the sweep",
             "lost": "against the lowest loss of the sweep, between two rates on a straight line",
@@ -185,15 +182,19 @@ def run(config: ThreeRatesConfig, pieces: Pieces) -> Findings:
         tables=[_table(rows)],
         data={
             "rows": rows,
-            "less": {
-                source: {
-                    rule: plain_estimate(_less(_of(starts, source), rule))
-                    for rule in ("vertex", "going on")
-                }
-                for source in (PUBLISHED, OWN)
-            },
+            "less": {source: _less_data(starts, source) for source in (PUBLISHED, OWN)},
         },
     )
+
+
+def _count(sweeps: Sequence[RateSweep], source: str) -> int:
+    return sum(one.source == source for one in sweeps)
+
+
+def _less_data(starts: Sequence[BegunWith], source: str) -> dict[str, Any]:
+    """Returns, by rule, what it loses less what the best of three loses."""
+    some = _of(starts, source)
+    return {rule: plain_estimate(_less(some, rule)) for rule in ("vertex", "going on")}
 
 
 def _of(starts: Sequence[BegunWith], source: str) -> list[BegunWith]:
@@ -215,29 +216,36 @@ def _less(starts: Sequence[BegunWith], rule: str) -> Estimate:
 
 def _claims(starts: Sequence[BegunWith]) -> list[Claim]:
     return [
-        claim(
-            name,
-            statement,
-            source="NormScope",
-            value="what it loses less what the best of three loses, mean, nats",
-            holds={source: _less(_of(starts, source), rule) for source in (PUBLISHED, OWN)},
-            greatest=0.0,
-        )
-        for name, statement, rule in (
-            (
-                "The vertex is the better rate",
-                "The vertex of a parabola through three losses names a rate that loses less than "
-                "the best of the three.",
-                "vertex",
-            ),
-            (
-                "Going on is worth it",
-                "Where the lowest of three is an end, training beyond it until it is none loses "
-                "less than stopping at three.",
-                "going on",
-            ),
-        )
+        _better_claim(
+            starts,
+            "vertex",
+            "The vertex is the better rate",
+            "The vertex of a parabola through three losses names a rate that loses less than the "
+            "best of the three.",
+        ),
+        _better_claim(
+            starts,
+            "going on",
+            "Going on is worth it",
+            "Where the lowest of three is an end, training beyond it until it is none loses less "
+            "than stopping at three.",
+        ),
     ]
+
+
+def _better_claim(starts: Sequence[BegunWith], rule: str, name: str, statement: str) -> Claim:
+    return claim(
+        name,
+        statement,
+        source="NormScope",
+        value="what it loses less what the best of three loses, mean, nats",
+        holds={source: _less(_of(starts, source), rule) for source in (PUBLISHED, OWN)},
+        greatest=0.0,
+    )
+
+
+def _mean_lost(starts: Sequence[BegunWith], rule: str) -> float:
+    return statistics.fmean(one.lost[rule] for one in starts)
 
 
 def _rows(starts: Sequence[BegunWith]) -> list[dict[str, Any]]:
@@ -247,7 +255,7 @@ def _rows(starts: Sequence[BegunWith]) -> list[dict[str, Any]]:
         for away in (None, *range(_MOST_AWAY + 1)):
             some = [one for one in _of(starts, source) if away in (None, one.away)]
             if some:
-                lost = {rule: statistics.fmean(one.lost[rule] for one in some) for rule in _RULES}
+                lost = {rule: _mean_lost(some, rule) for rule in _RULES}
                 further = statistics.fmean(one.further for one in some)
                 rows.append(
                     {"source": source, "away": away, "count": len(some), **lost, "further": further}

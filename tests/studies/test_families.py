@@ -47,6 +47,27 @@ def test_a_diagnosed_type_tells_its_placements_and_findings():
     assert found["errors"] == found["warnings"] == []
 
 
+@pytest.mark.parametrize("mode", measure.MODES)
+def test_a_type_is_looked_at_in_every_precision(mode):
+    found = measure.looked_at(family="bert", mode=mode, **LOOK)
+    assert (found["stage"], found["placements"]) == ("diagnosed", ["post-ln"])
+    assert found["errors"] == found["warnings"] == []
+
+
+def test_a_random_order_is_of_its_seed_and_holds_the_same_types():
+    whole, again, other = (study._asked_for(_FamiliesConfig(shuffled=seed)) for seed in (1, 1, 2))
+    assert whole == again != other
+    assert sorted(whole) == sorted(study._asked_for(_FamiliesConfig()))
+    assert whole[:7] == study._asked_for(_FamiliesConfig(shuffled=1, first=7))
+
+
+@pytest.mark.parametrize("wrong", [{"mode": "float16"}, {"first": 0}])
+def test_an_unknown_precision_and_none_of_an_order_are_refused(wrong):
+    (name,) = wrong
+    with pytest.raises(ValueError, match=f"^{name}: "):
+        _FamiliesConfig(**wrong)
+
+
 def test_parts_of_larger_models_are_looked_at_too():
     """A tower that stands in no list of models, and a model whose parts are of any family."""
     assert measure.looked_at(family="clipseg_text_model", **LOOK)["placements"] == ["pre-ln"]

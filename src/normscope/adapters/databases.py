@@ -20,8 +20,8 @@ from .stored_runs import RUN_SIGN, StoredRun, the_run
 
 
 def of_database(file: Path, wanted: str = "") -> History:
-    """The history of a run in mlflow's or trackio's database. wanted: the run's name, or as much of
-    its number as tells it apart; "" for the only one.
+    """Returns the history of a run in mlflow's or trackio's database. wanted: the run's name, or as
+    much of its number as tells it apart; "" for the only one.
 
     Raises ValueError as `history_of` does, for another database, and where it is not plain which
     run is meant.

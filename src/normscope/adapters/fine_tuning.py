@@ -129,7 +129,7 @@ def _mean_over_all(outputs: Any, labels_B: Tensor, num_items_in_batch: Any = Non
 
 
 def _sharing(transformers: Any, rank: int, processes: int) -> Any:
-    """A Trainer that trains on every so many-th row of each batch of one process.
+    """Returns a Trainer that trains on every so many-th row of each batch of one process.
 
     Trainer's own would fill the last batch of an epoch up with rows of the first.
     """
@@ -221,7 +221,7 @@ def load_trainer() -> Any:
 
 
 def trained_with() -> dict[str, str]:
-    """Versions of the libraries that train."""
+    """Returns the versions of the libraries that train."""
     return {name: version(name) for name in ("transformers", "accelerate")}
 
 

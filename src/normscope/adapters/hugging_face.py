@@ -60,8 +60,8 @@ class Built:
 
 
 def from_name(name: str, changes: Mapping[str, Any]) -> Built:
-    """A model with initial weights, by a model type (gpt2), a configuration's class or a model's
-    class.
+    """Returns a model with initial weights, by a model type (gpt2), a configuration's class or a
+    model's class.
 
     changes: by dotted key of the configuration. Raises UserError.
     """
@@ -90,7 +90,7 @@ def from_name(name: str, changes: Mapping[str, Any]) -> Built:
 
 
 def from_config_file(file: Path, changes: Mapping[str, Any]) -> Built:
-    """A model with initial weights, of the architecture that a config.json names. Raises
+    """Returns a model with initial weights, of the architecture that a config.json names. Raises
     UserError.
     """
     config = _read_config(file, changes)
@@ -98,7 +98,7 @@ def from_config_file(file: Path, changes: Mapping[str, Any]) -> Built:
 
 
 def from_folder(folder: Path, changes: Mapping[str, Any], *, bare: bool = False) -> Built:
-    """The model of a checkpoint folder with its weights; with initial ones where there is a
+    """Returns the model of a checkpoint folder with its weights; with initial ones where there is a
     config.json alone.
 
     bare: the stack without the head that the folder names, for another one. Raises UserError, also
@@ -168,7 +168,7 @@ def classes_for(head: str) -> set[str]:
 
 
 def load_transformers() -> Any:
-    """The library, silent and offline. Raises UserError where it is not installed."""
+    """Returns the library, silent and offline. Raises UserError where it is not installed."""
     # Read once, when huggingface_hub is imported: from here on it does not look for anything on the
     # network.
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
@@ -267,7 +267,7 @@ def _change(
 
 
 def _architecture(config: Any) -> Any:
-    """The class that the configuration names, where transformers has it."""
+    """Returns the class that the configuration names, where transformers has it."""
     transformers = load_transformers()
     for name in config.architectures or ():
         found = getattr(transformers, name, None)
@@ -277,14 +277,14 @@ def _architecture(config: Any) -> Any:
 
 
 def _bare(config: Any) -> Any:
-    """The class of the family's stack, if it has one by itself."""
+    """Returns the class of the family's stack, if it has one by itself."""
     mapping = load_transformers().models.auto.modeling_auto.MODEL_MAPPING
     return mapping.get(type(config), None)
 
 
 def classes_of(config: Any) -> list[Any]:
-    """The classes of models that a configuration builds, the best first. Raises UserError where
-    there is none.
+    """Returns the classes of models that a configuration builds, the best first. Raises UserError
+    where there is none.
     """
     transformers = load_transformers()
     modeling_auto = transformers.models.auto.modeling_auto
@@ -309,7 +309,9 @@ def classes_of(config: Any) -> list[Any]:
 
 
 def _parts(config: Any) -> list[Any]:
-    """Models that stand beside a configuration and in no list, as the towers of larger ones do."""
+    """Returns the models that stand beside a configuration and in no list, as the towers of larger
+    ones do.
+    """
     transformers = load_transformers()
     name = type(config).__module__.replace(".configuration_", ".modeling_")
     module = importlib.import_module(name) if importlib.util.find_spec(name) else None
@@ -326,8 +328,8 @@ def _parts(config: Any) -> list[Any]:
 
 
 def build(model_class: Any, config: Any) -> nn.Module:
-    """The model with initial weights, of that class, or of the family's first one with a loss.
-    Raises UserError.
+    """Returns the model with initial weights, of that class, or of the family's first one with a
+    loss. Raises UserError.
     """
     chosen = model_class or classes_of(config)[0]
     if torch.get_default_device().type != "meta":

@@ -26,6 +26,9 @@ _HEADS = (
     "TOKEN_CLASSIFICATION",
     "CTC",
 )
+_ASKS_AT_THE_PLACE = frozenset({"trocr", "xlnet"})
+"""Families whose causal head compares each output with the label at its own place: given their
+inputs as labels, they would be asked for what they read."""
 _MASKED_SHARE = 0.15
 """The share of the tokens that a masked language model is asked for (Devlin et al. 2019, section
 3.1).
@@ -39,7 +42,7 @@ _STANDS_FOR = re.compile(r"(image|video|audio|speech)_token_(id|index)")
 def sample(
     model: Any, *, tokens: int, sequences: int, generator: Generator
 ) -> tuple[dict[str, Any], Callable[[Any], Tensor] | None]:
-    """Inputs by keyword, on the model's device and in its precision, and its loss as
+    """Returns inputs by keyword, on the model's device and in its precision, and its loss as
     `loss_with_labels` has it.
 
     Text is uniformly random ids without special ones, with no mask, as nothing is padded. Labels:
@@ -136,7 +139,7 @@ class _Drawn:
         return {name: make() for name, make in makers.items() if name in asked and self.takes(name)}
 
     def ids(self, text: Any) -> Tensor:
-        """Random ids (B, T) of the configuration's vocabulary without its special ones."""
+        """Returns random ids (B, T) of the configuration's vocabulary without its special ones."""
         tokens = min(self.asked_tokens, _most_tokens(self.model, text))
         special = set[int]()
         for config in (text, self.config):
@@ -190,7 +193,7 @@ class _Drawn:
         return torch.randn(shape, generator=self.generator)
 
     def labels(self, head: str, inputs: dict[str, Tensor]) -> dict[str, Tensor]:
-        """Labels, and what they change in the inputs."""
+        """Returns labels, and what they change in the inputs."""
         if "decoder_input_ids" in inputs:
             ids = inputs["decoder_input_ids"]
             # What is read is what is asked for, one place later. T5 begins with padding where
@@ -201,6 +204,10 @@ class _Drawn:
             start = next((int(token) for token in given if token is not None), 0)
             first = torch.full_like(ids[:, :1], start)
             return {"labels": ids, "decoder_input_ids": torch.cat([first, ids[:, :-1]], 1)}
+        if head == "CAUSAL_LM" and self.config.model_type in _ASKS_AT_THE_PLACE:
+            shape = inputs["input_ids"].shape
+            drawn = torch.randint(self.config.vocab_size, shape, generator=self.generator)
+            return {"labels": drawn}
         if head == "CAUSAL_LM":
             return {"labels": inputs["input_ids"].clone()}
         if head == "MASKED_LM":
@@ -249,7 +256,7 @@ def _head(model: Any) -> str | None:
 
 
 def _most_tokens(model: nn.Module, text: Any) -> int:
-    """The longest sequence that the model has positions for."""
+    """Returns the longest sequence that the model has positions for."""
     limit = getattr(text, "max_position_embeddings", None)
     if not isinstance(limit, int) or limit < 1:
         return 2**31
@@ -265,7 +272,7 @@ def _most_tokens(model: nn.Module, text: Any) -> int:
 
 
 def _place(model: nn.Module) -> tuple[torch.device, torch.dtype]:
-    """Device and precision of the first floating-point weight."""
+    """Returns the device and precision of the first floating-point weight."""
     for weight in model.parameters():
         if weight.is_floating_point():
             return weight.device if not weight.is_meta else torch.device("cpu"), weight.dtype

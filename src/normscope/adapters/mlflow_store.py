@@ -10,8 +10,8 @@ from .stored_runs import StoredRun, the_run
 
 
 def of_mlflow_store(folder: Path, wanted: str = "") -> History:
-    """The history of a run in mlflow's store of files: the run's folder, an experiment's, or the
-    store's.
+    """Returns the history of a run in mlflow's store of files: the run's folder, an experiment's,
+    or the store's.
 
     Raises ValueError as `of_database` does, and naming the line that is no value.
     """

@@ -22,8 +22,8 @@ class StoredRun:
 
 
 def the_run(store: Path, runs: Sequence[StoredRun], wanted: str) -> StoredRun:
-    """The only run, or the one that is wanted. Raises ValueError with the names of those there
-    are.
+    """Returns the only run, or the one that is wanted. Raises ValueError with the names of those
+    there are.
     """
     named = [run for run in runs if run.name == wanted]
     begun = [run for run in runs if wanted and run.key.startswith(wanted)]
@@ -42,6 +42,6 @@ def the_run(store: Path, runs: Sequence[StoredRun], wanted: str) -> StoredRun:
 
 
 def _called(run: StoredRun, runs: Sequence[StoredRun]) -> str:
-    """A run's name, or its number where others have that name."""
+    """Returns a run's name, or its number where others have that name."""
     alone = sum(other.name == run.name for other in runs) == 1
     return run.name if run.name and alone else run.key

@@ -101,8 +101,8 @@ def _in_short(values: dict[str, float]) -> str:
 
 
 def _calling_trainer() -> Any:
-    """The Trainer that is calling: a callback is told of its model and its state, and not of the
-    Trainer itself.
+    """Returns the Trainer that is calling: a callback is told of its model and its state, and not
+    of the Trainer itself.
     """
     frame = inspect.currentframe()
     while frame is not None:

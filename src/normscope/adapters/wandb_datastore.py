@@ -49,8 +49,9 @@ _Field = tuple[int, int | bytes]
 
 
 def of_datastore(file: Path) -> History:
-    """The history in a datastore; of one whose end is torn, what came before. Raises ValueError as
-    `history_of` does, and for a file that is no datastore."""
+    """Returns the history in a datastore; of one whose end is torn, what came before. Raises
+    ValueError as `history_of` does, and for a file that is no datastore.
+    """
     content = file.read_bytes()
     if content[: len(_MAGIC)] != _MAGIC:
         raise ValueError(f"{file} is no datastore of W&B: it does not begin with {_MAGIC.decode()}")
@@ -138,7 +139,9 @@ def _line(history: bytes) -> dict[str, float]:
 
 
 def _named(item: bytes) -> tuple[str, object] | None:
-    """A name with its value, which newer versions write as a number and older ones as JSON."""
+    """Returns a name with its value, which newer versions write as a number and older ones as
+    JSON.
+    """
     names = _values_of_field(item, _KEY) or _values_of_field(item, _NESTED_KEY)
     name = "/".join(part.decode("utf-8", "replace") for part in names)
     for number, value in _fields(item):

@@ -23,7 +23,8 @@ def is_model(model: nn.Module) -> bool:
 def sample(
     model: Any, *, tokens: int, sequences: int, generator: Generator
 ) -> tuple[tuple[Tensor, ...], Callable[[Any], Tensor] | None]:
-    """Inputs by position, and the mean loss per token in nats where the model is trained on one.
+    """Returns inputs by position, and the mean loss per token in nats where the model is trained on
+    one.
 
     Random ids, as many as there are positions for, or random vectors for layers without an
     embedding. Raises UserError for classes other than TransformerWrapper, AutoregressiveWrapper,

@@ -96,7 +96,7 @@ def _has_failed(code: int, printed: str, said: str) -> bool:
 
 
 def _reason(code: int, said: str) -> str:
-    """One line that says why a command has no answer."""
+    """Returns one line that says why a command has no answer."""
     lines = [line.strip() for line in said.splitlines() if line.strip()]
     last = lines[-1] if lines else f"it ended with the code {code} and said nothing"
     if _FAULT in said:
@@ -106,7 +106,7 @@ def _reason(code: int, said: str) -> str:
 
 
 def _listed(root: Root, files: Sequence[str], form: str) -> str:
-    """The files in the form's place, from the root where they lie in it; "" for none."""
+    """Returns the files in the form's place, from the root where they lie in it; "" for none."""
     shown = []
     for file in map(Path, files):
         inside = file.is_relative_to(root.folder)

@@ -84,7 +84,7 @@ class Comparison:
         }
 
     def plot(self) -> "Figure":
-        """The validation losses over the updates, as a matplotlib figure."""
+        """Returns the validation losses over the updates, as a matplotlib figure."""
         from ..report.chart_panels import chart_panels
         from ..report.chart_svg import panels_figure
         from ..report.comparison.explore import explorer
@@ -186,7 +186,7 @@ def _axes(
     optimizers: str | Sequence[str] | None,
     qk_norm: str | Sequence[str] | None,
 ) -> dict[str, Any]:
-    """The axes of a grid as lists, by the names that `grid_of` has for them."""
+    """Returns the axes of a grid as lists, by the names that `grid_of` has for them."""
     return {
         "placements": _several(placements, str),
         "warmups_updates": _several(warmup_updates, int),
@@ -252,7 +252,7 @@ def compare_runs(folder: str | Path) -> Comparison:
 
 
 def _several(values: Any, kind: type) -> list[Any] | None:
-    """One value or several, as a list."""
+    """Returns one value or several, as a list."""
     if values is None:
         return None
     return (
@@ -263,7 +263,7 @@ def _several(values: Any, kind: type) -> list[Any] | None:
 
 
 def _given(config: Configuration) -> GivenConfig:
-    """The configuration before its keywords, and what sets each key that is not left to its
+    """Returns the configuration before its keywords, and what sets each key that is not left to its
     default.
     """
     if config is None or isinstance(config, str | Path):

@@ -89,7 +89,7 @@ class CoordinateCheck:
         return next((growth for growth in known if growth in found), "does not")
 
     def plot(self) -> "Figure":
-        """Sizes over the width and slopes over the updates, as a matplotlib figure."""
+        """Returns the sizes over the width and slopes over the updates, as a matplotlib figure."""
         from ..report.chart_svg import panels_figure
 
         return panels_figure(self._panels())
@@ -282,7 +282,9 @@ def _sizes(
     given: _NumberedBatches,
     updates: int,
 ) -> dict[str, list[float]]:
-    """Mean |output| of every module on the first batch, before the first update and after each."""
+    """Returns the mean |output| of every module on the first batch, before the first update and
+    after each.
+    """
 
     def value(update: int) -> Tensor:
         inputs, loss = given(update - 1)
@@ -303,7 +305,7 @@ def _sizes(
 
 
 def _tensor(output: object) -> Tensor:
-    """The first tensor of an output; NaN where it has none of numbers."""
+    """Returns the first tensor of an output; NaN where it has none of numbers."""
     try:
         found = first_tensor(output)
     except TypeError:
@@ -312,7 +314,7 @@ def _tensor(output: object) -> Tensor:
 
 
 def _batches_of(given: _Given, loss: Callable[..., Tensor] | None) -> _NumberedBatches:
-    """Items by number: those of a loader are kept, and it is begun again at its end.
+    """Returns items by number: those of a loader are kept, and it is begun again at its end.
 
     loss: of the output alone, or of the output and the item that it was computed from. The batches
     raise ValueError where a loader has none.

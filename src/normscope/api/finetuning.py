@@ -36,7 +36,7 @@ class FineTuning:
     """The panels that `plot` draws."""
 
     def plot(self) -> "Figure":
-        """The accuracies beside the majority class, as a matplotlib figure."""
+        """Returns the accuracies beside the majority class, as a matplotlib figure."""
         from ..report.chart_svg import panels_figure
 
         return panels_figure(self.panels)

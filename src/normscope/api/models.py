@@ -246,8 +246,8 @@ def _take_up(optimizer: Optimizer, added: list[nn.Parameter]) -> None:
 
 @checked
 def untransplant(model: nn.Module) -> nn.Module:
-    """The model with its own placement again, and the weights that it has now; what the transplant
-    added is dropped.
+    """Returns the model with its own placement again, and the weights that it has now; what the
+    transplant added is dropped.
 
     It is changed in place, and returned. Raises UserError for a model that is not transplanted.
     """

@@ -41,7 +41,7 @@ class Placements(Mapping[str, Details]):
     """The placements that were named; empty where all were asked for."""
 
     def __getitem__(self, name: str) -> Details:
-        """Everything about one. Raises KeyError for one that is not among them."""
+        """Returns everything about one. Raises KeyError for one that is not among them."""
         if name not in list(self):
             raise KeyError(f"{name!r} is not among them; there are {', '.join(self)}")
         return details(named(name), self.size)
@@ -53,8 +53,8 @@ class Placements(Mapping[str, Details]):
         return len(self.table)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, as `normscope placements --json` or, where some were named, `placements
-        show` prints them.
+        """Returns plain values, as `normscope placements --json` or, where some were named,
+        `placements show` prints them.
         """
         if not self.asked:
             return {"size": asdict(self.size), "placements": [asdict(row) for row in self.table]}
@@ -86,8 +86,8 @@ def placements(
     ffn_width: int = 2048,
     heads: int = 8,
 ) -> Placements:
-    """Formula, source, initial weights, wiring and cost of these placements, or a row of each that
-    there is.
+    """Returns formula, source, initial weights, wiring and cost of these placements, or a row of
+    each that there is.
 
     What is shown:
         names: of placements, such as pre-ln; without one, a row of each that there is.
@@ -122,7 +122,8 @@ class Choice:
     """Everything, as values."""
 
     def groups(self, question: str) -> dict[str, list[str]]:
-        """Placements by what is known of them: supported, contradicted, undecided, not known.
+        """Returns the placements by what is known of them: supported, contradicted, undecided, not
+        known.
 
         What is asked:
             question: "lower-loss" or "no-warmup".
@@ -138,7 +139,7 @@ class Choice:
         return groups
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, as `normscope choose --json` prints them."""
+        """Returns plain values, as `normscope choose --json` prints them."""
         return plain(self.found)
 
     def __str__(self) -> str:
@@ -161,7 +162,7 @@ class QueryKeyChoice:
     """Everything, as values: what we would do, how sure that is, and the command that decides."""
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, as `normscope choose qk-norm --json` prints them."""
+        """Returns plain values, as `normscope choose qk-norm --json` prints them."""
         return self.found.plain()
 
     def __str__(self) -> str:

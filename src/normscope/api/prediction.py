@@ -73,8 +73,9 @@ class Prediction:
     """The predictions by placement, then by stack: "encoder", "decoder" or both."""
 
     def __getitem__(self, key: str | tuple[str, str]) -> StackPrediction:
-        """One stack under one placement. Raises KeyError for what was not predicted, and where the
-        stack is left open and there are two."""
+        """Returns one stack under one placement. Raises KeyError for what was not predicted, and
+        where the stack is left open and there are two.
+        """
         placement, stack = key if isinstance(key, tuple) else (key, None)
         if placement not in self.stacks:
             raise KeyError(f"{placement!r} was not predicted; there are {', '.join(self.stacks)}")
@@ -89,7 +90,7 @@ class Prediction:
         return found[stack or next(iter(found))]
 
     def plot(self) -> "Figure":
-        """The stream beside the gradient over depth, as a matplotlib figure."""
+        """Returns the stream beside the gradient over depth, as a matplotlib figure."""
         from ..report.chart_svg import panels_figure
 
         return panels_figure(self._panels(), columns=self._columns())
@@ -106,8 +107,8 @@ class Prediction:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values by placement: one stack's curves as they are, two by their names. What is
-        not finite is None.
+        """Returns plain values by placement: one stack's curves as they are, two by their names.
+        What is not finite is None.
         """
         data: dict[str, Any] = {}
         for name, stacks in self.stacks.items():
@@ -157,8 +158,8 @@ class Prediction:
         return 3 if self._update() else 2
 
     def _panels(self) -> list[Panel]:
-        """A row for each stack: streams, gradients and, where an update was asked for, what it
-        changes.
+        """Returns a row for each stack: streams, gradients and, where an update was asked for, what
+        it changes.
         """
         kinds = list(dict.fromkeys(kind for stacks in self.stacks.values() for kind in stacks))
         panels: list[Panel] = []
@@ -195,7 +196,7 @@ class Prediction:
 
 
 def _drawn(label: str, hue: int, values: Iterable[float], *, first: int = 0) -> Series:
-    """A curve for a logarithmic axis, which has no place for 0 and what is not finite."""
+    """Returns a curve for a logarithmic axis, which has no place for 0 and what is not finite."""
     y = [float(value) if 0 < value < math.inf else None for value in values]
     return Series(label=label, kind="predicted", hue=hue, x=range(first, first + len(y)), y=y)
 
@@ -251,8 +252,8 @@ def predict(*placements: str, **model: Unpack[_UpdateOptions]) -> Prediction:
 
 
 def update_of(optimizer: str | None, rate: float | None) -> Update | None:
-    """The update of these options; None without an optimiser. Raises ValueError for a rate of
-    nothing.
+    """Returns the update of these options; None without an optimiser. Raises ValueError for a rate
+    of nothing.
     """
     if optimizer is None:
         if rate is not None:
@@ -280,7 +281,7 @@ def every_prediction(
 def predicted(
     placements: Iterable[str], model: ModelSetting, update: Update | None = None
 ) -> Prediction:
-    """The prediction for a model's setting. Raises ValueError as `predict` does."""
+    """Returns the prediction for a model's setting. Raises ValueError as `predict` does."""
     once_each = list(dict.fromkeys(placements))
     return Prediction(model=model, stacks=predict_many(once_each, model, update))
 

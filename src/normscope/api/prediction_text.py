@@ -154,8 +154,8 @@ def _course(curve: Array) -> str:
 
 
 def doubts_in_words(found: PredictedStacks) -> list[str]:
-    """A sentence for each reason not to trust curves as the rest is trusted, with the stacks and
-    blocks it holds of.
+    """Returns a sentence for each reason not to trust curves as the rest is trusted, with the
+    stacks and blocks it holds of.
     """
     stacks = labelled(found)
     places_by_doubt: dict[str, list[str]] = {}
@@ -203,7 +203,7 @@ def _doubt_in_words(doubt: Doubt, one: StackPrediction) -> str:
 
 
 def _depths(blocks: int) -> list[int]:
-    """Completed blocks that tables show."""
+    """Returns the completed blocks that tables show."""
     return sorted({0, 1, -(-blocks // 4), -(-blocks // 2), blocks})
 
 

@@ -64,7 +64,7 @@ class TrainedModel:
     def translate(
         self, lines: Iterable[str], *, beam: int = 5, length_penalty: float = 1.0
     ) -> list[str]:
-        """Each line's translation, in order; an empty line gives an empty one.
+        """Returns each line's translation, in order; an empty line gives an empty one.
 
         Raises UserError where the run does not translate, ValueError for a search that is none.
         """
@@ -238,7 +238,7 @@ def train(
 
 @checked
 def open_run(folder: str | Path) -> Run:
-    """The run in a folder, finished or not. Raises UserError where there is none."""
+    """Returns the run in a folder, finished or not. Raises UserError where there is none."""
     refuse_no_run(Path(folder))
     return Run(Path(folder))
 
@@ -275,7 +275,8 @@ def load_run(
 
 
 def configuration(config: Configuration | GivenConfig, settings: Mapping[str, Any]) -> RunConfig:
-    """A configuration with some keys changed, to be trained: the files that it names are run.
+    """Returns a configuration with some keys changed, to be trained: the files that it names are
+    run.
 
     Raises UserError naming the key that is wrong.
     """

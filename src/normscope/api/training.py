@@ -39,7 +39,8 @@ def schedule(
     floor: float = 0.0,
     cooldown_share: float = 0.2,
 ) -> LambdaLR:
-    """The optimiser's rates as peak rates, with a warm-up and a decay: a scheduler of torch's.
+    """Returns the optimiser's rates as peak rates, with a warm-up and a decay: a scheduler of
+    torch's.
 
     Call `.step()` after each `optimizer.step()`; update n then has the rate that a run of NormScope
     has at update n.

@@ -27,7 +27,7 @@ class _WeightDraw:
     std: float
 
     def __str__(self) -> str:
-        """The standard deviation, with the placement's gain in it where that is not 1."""
+        """Returns the standard deviation, with the placement's gain in it where that is not 1."""
         return significant(self.std, 3) + ("" if self.gain == 1 else f" (gain {self.gain:.3g})")
 
 
@@ -140,7 +140,9 @@ def _drawn(placement: Placement, weight: str, kind: SublayerKind, block: int) ->
 
 
 def _constants(stacks: dict[StackName, Placement]) -> dict[str, dict[str, float]]:
-    """Numbers that the placement's class or its instances hold beside what every placement has."""
+    """Returns the numbers that the placement's class or its instances hold beside what every
+    placement has.
+    """
     every = set(vars(Placement)) | {"year"}
     classes = [
         c for c in inspect.getmro(type(next(iter(stacks.values())))) if issubclass(c, Placement)

@@ -69,8 +69,8 @@ class Size:
 
 
 def sized(model: str, blocks: str, width: int, ffn_width: int, heads: int) -> Size:
-    """A size from options. blocks: "6" for every stack, or "6+3" for encoder and decoder. Raises
-    ValueError.
+    """Returns a size from options. blocks: "6" for every stack, or "6+3" for encoder and decoder.
+    Raises ValueError.
     """
     if model not in get_args(ModelKind):
         raise ValueError(f"model must be one of {', '.join(get_args(ModelKind))}, got {model!r}")
@@ -129,12 +129,12 @@ class PlacementRow:
 
 
 def rows(size: Size) -> list[PlacementRow]:
-    """All registered placements."""
+    """Returns all registered placements."""
     return [row(placement, size) for placement in in_order()]
 
 
 def in_order() -> list[type[Placement]]:
-    """All registered placements in alphabetical order, each followed by its variants."""
+    """Returns all registered placements in alphabetical order, each followed by its variants."""
     known = registered()
     heads = [p for p in known.values() if p.variant_of not in known]
     found = []
@@ -145,7 +145,7 @@ def in_order() -> list[type[Placement]]:
 
 
 def row(placement: type[Placement], size: Size) -> PlacementRow:
-    """One placement for a model of that size."""
+    """Returns one placement for a model of that size."""
     defined = size.model in placement.models
     stacks = {}
     if defined:
@@ -189,7 +189,7 @@ def _norms_of_blocks(reading: Reading) -> list[int]:
 
 
 def extra_parameters(reading: Reading) -> list[int]:
-    """Trainable numbers of every block; one that its sub-layers share counts once."""
+    """Returns the trainable numbers of every block; one that its sub-layers share counts once."""
     counts = []
     for block in reading.blocks:
         shared: Mapping[str, tuple[int, ...]] = {

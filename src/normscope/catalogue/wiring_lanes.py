@@ -47,7 +47,7 @@ class _Arrangement:
     crossbars: tuple[Crossbar, ...]
 
     def box_at(self, row: int, lane: int) -> int | None:
-        """The box that stands in this row of a lane."""
+        """Returns the box that stands in this row of a lane."""
         return next((box for box in self.rows[row] if self.lanes[box] == lane), None)
 
     def widths(self, of_box: Callable[[int], float], empty: float) -> dict[int, float]:
@@ -62,7 +62,9 @@ class _Arrangement:
         return widths
 
     def joins(self, bar: Crossbar) -> set[int]:
-        """The lanes that a crossbar passes and that enter the same box with it, in the same row."""
+        """Returns the lanes that a crossbar passes and that enter the same box with it, in the same
+        row.
+        """
         beside = {
             one.start
             for one in self.crossbars
@@ -114,8 +116,8 @@ def _trunks(section: Wiring) -> list[list[int]]:
 
 
 def _order(section: Wiring, straight: set[int]) -> list[int]:
-    """Boxes from top to bottom: branches as early as they can be, so that they leave a stream
-    before it goes on.
+    """Returns the boxes from top to bottom: branches as early as they can be, so that they leave a
+    stream before it goes on.
     """
     level: list[int] = []
     for index in range(len(section.boxes)):
@@ -234,7 +236,7 @@ class _Arranging:
         self.row_of = {box: number for number, boxes in enumerate(self.rows) for box in boxes}
 
     def _end(self, box: int) -> int:
-        """The last row in which something leaves the line below a box."""
+        """Returns the last row in which something leaves the line below a box."""
         wires = [wire for wire in self.section.wires if wire.source == box]
         return max(
             (self.leaves.get(wire, self.row_of[wire.target]) for wire in wires),

@@ -26,13 +26,13 @@ _STYLE = Path(__file__).with_name("wiring.css").read_text(encoding="utf-8")
 
 
 def diagram(found: Details, stack: StackName) -> str:
-    """The wiring of one stack of a placement."""
+    """Returns the wiring of one stack of a placement."""
     title = f"Wiring of {found.row.title}, {stack}"
     return wiring_svg(found.wiring[stack], title=title, desc="; ".join(words.formula(found.row)))
 
 
 def wiring_svg(sections: Sequence[Wiring], *, title: str, desc: str) -> str:
-    """All sections side by side, on a card of their own; `title` and `desc` are for screen
+    """Returns all sections side by side, on a card of their own; `title` and `desc` are for screen
     readers.
     """
     x = float(_MARGIN)

@@ -36,7 +36,7 @@ _GAP = 4  # columns between the boxes of neighbouring lanes: an arrow, a line, a
 
 
 def wiring_text(sections: Sequence[Wiring]) -> str:
-    """All sections below each other, each under its title where there are several."""
+    """Returns all sections below each other, each under its title where there are several."""
     drawn = [_Drawing(section).text() for section in sections]
     if len(sections) > 1:
         drawn = [
@@ -113,7 +113,7 @@ class _Drawing:
         return len(self._words(box)) + 2 if self._framed(box) else 1
 
     def _side(self, row: int) -> int:
-        """The row of characters at which lines enter a box from the side."""
+        """Returns the row of characters at which lines enter a box from the side."""
         boxes = self.layout.rows[row]
         return self.top[row] + (1 if boxes and self._framed(boxes[0]) else 0)
 
@@ -152,7 +152,7 @@ class _Drawing:
         self.lines[cell] = self.lines.get(cell, 0) | direction
 
     def _edges(self, box: int) -> tuple[int, int]:
-        """First and last column of a box."""
+        """Returns the first and last column of a box."""
         width = self._width(box)
         left = self.column[self.layout.lanes[box]] - width // 2
         return left, left + width - 1

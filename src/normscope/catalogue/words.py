@@ -48,7 +48,7 @@ def span(counts: Sequence[int]) -> str:
 
 
 def number(value: float) -> str:
-    """Three digits that count."""
+    """Writes a number with its three significant digits."""
     return f"{value:,.0f}" if value >= 100 or value == int(value) else f"{value:.3g}"
 
 
@@ -147,7 +147,7 @@ def facts(found: "Details") -> list[str]:
 
 
 def statements(found: "Details") -> list[str]:
-    """Everything of a placement that no table has: facts, its parameters, its costs."""
+    """Returns everything of a placement that no table has: facts, its parameters, its costs."""
     parameters = [f"Parameter {line}." for line in parameter_lines(found)]
     return [
         *facts(found),
@@ -157,7 +157,7 @@ def statements(found: "Details") -> list[str]:
 
 
 def parameter_lines(found: "Details") -> list[str]:
-    """The formula's trainable numbers, once where all stacks have the same."""
+    """Returns the formula's trainable numbers, once where all stacks have the same."""
     by_text: dict[str, list[str]] = {}
     for p in found.parameters:
         shape = " × ".join(map(str, p.shape)) or "one number"
@@ -173,7 +173,7 @@ def parameter_lines(found: "Details") -> list[str]:
 
 
 def _numbers(initial: Initial) -> str:
-    """A number, or one for each entry, rows in brackets."""
+    """Returns a number, or one for each entry, rows in brackets."""
     return (
         f"({', '.join(map(_numbers, initial))})" if isinstance(initial, tuple) else f"{initial:.4g}"
     )

@@ -56,7 +56,7 @@ class QuestionAnswers:
     claims: Sequence[_PlacementEvidence]
 
     def of(self, group: known.Support) -> list[_PlacementEvidence]:
-        """The claims of a group, the strongest first."""
+        """Returns the claims of a group, the strongest first."""
         found = [claim for claim in self.claims if claim.group == group]
         return sorted(found, key=lambda claim: claim.findings[0].mean if claim.findings else 0.0)
 
@@ -88,7 +88,7 @@ class EvidenceForModel:
 def choose(
     case: ModelToTrain, placements: Sequence[str] = (), evidence: known.Evidence | None = None
 ) -> EvidenceForModel:
-    """The evidence for a case, about these placements or all that the model can have.
+    """Returns the evidence for a case, about these placements or all that the model can have.
 
     evidence: what the package holds, where none is given. Raises ValueError for an unknown
     placement or optimiser, and for a placement that is not defined for the kind of model.

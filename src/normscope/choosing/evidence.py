@@ -248,7 +248,7 @@ _SEALED = SealedJson(
 
 
 def packed(evidence: Evidence) -> str:
-    """The file's content."""
+    """Returns the file's content."""
     return _SEALED.text(asdict(evidence))
 
 

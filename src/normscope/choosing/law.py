@@ -145,7 +145,9 @@ test reads results/rate_law.
 
 @cache
 def normed_share(placement: str) -> float:
-    """The share of a placement's residual sums that are normed, as its formula is written."""
+    """Returns the share of a placement's residual sums that are normed, as its formula is
+    written.
+    """
     sums = [line for line in lines(registered()[placement]) if re.match(r"(.*: )?x ← .*\+", line)]
     normed = [line for line in sums if re.match(r"(.*: )?x ← norm\w*\(.*\+", line)]
     return len(normed) / max(1, len(sums))
@@ -169,8 +171,8 @@ class KnownRate:
 
 @cache
 def known_rates() -> Sequence[KnownRate]:
-    """The recipes' peak rates, the best ones of our trainings of small models, and the best ones of
-    published ladders.
+    """Returns the recipes' peak rates, the best ones of our trainings of small models, and the best
+    ones of published ladders.
     """
     return [*_of_recipes(), *_of_our_ladders(), *_of_published_ladders()]
 

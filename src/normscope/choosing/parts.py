@@ -50,7 +50,7 @@ class PageSection:
 
 
 def parts(choice: EvidenceForModel) -> list[PageSection]:
-    """Everything that is known, the conclusion first."""
+    """Returns everything that is known, the conclusion first."""
     return [
         *own_parts(choice),
         advice_part(choice.advice),
@@ -138,7 +138,7 @@ def _conclusion(choice: EvidenceForModel) -> PageSection:
 
 
 def _first(names: Sequence[str]) -> str:
-    """The strongest by name, the others by their number."""
+    """Returns the strongest by name, the others by their number."""
     return joined(
         names if len(names) <= _FIRST + 1 else [*names[:_FIRST], f"{len(names) - _FIRST} more"]
     )
@@ -309,8 +309,8 @@ def _theory(choice: EvidenceForModel) -> PageSection:
 
 
 def _where(choice: EvidenceForModel, setting: str, optimizer: str) -> str:
-    """The folder of results/, what else tells one setting of it from another, and another optimiser
-    that counts.
+    """Returns the folder of results/, what else tells one setting of it from another, and another
+    optimiser that counts.
     """
     return setting if optimizer == choice.case.optimizer else f"{setting}, {optimizer}"
 

@@ -73,12 +73,12 @@ def _table() -> dict[str, Any]:
 
 
 def evidence() -> list[QueryKeyEvidence]:
-    """All that we can cite, in the order of the file."""
+    """Returns all that we can cite, in the order of the file."""
     return [QueryKeyEvidence(**one) for one in _table()["evidence"]]
 
 
 def families() -> list[QueryKeyFamilies]:
-    """Published models by the norms on queries and keys that they have."""
+    """Returns the published models by the norms on queries and keys that they have."""
     return [QueryKeyFamilies(**one) for one in _table()["family"]]
 
 
@@ -143,7 +143,7 @@ def title_of(found: QueryKeyAnswer) -> str:
 
 
 def answer(case: ModelToTrain) -> QueryKeyAnswer:
-    """The evidence for a case, and what we would do."""
+    """Returns the evidence for a case, and what we would do."""
     known = sorted(evidence(), key=lambda one: _apart(case, one))
     found = typical_rate(RateFacts.of_case(case, BASELINE), case.model)
     rates = "LOW:HIGH:3"

@@ -176,8 +176,8 @@ def batch_words(batch_tokens: float) -> str:
 
 
 def usual_warmup(shares: Sequence[float]) -> tuple[str, str]:
-    """The middle one of rising shares of the updates, and what they are. Raises IndexError without
-    any.
+    """Returns the middle one of rising shares of the updates, and what they are. Raises IndexError
+    without any.
 
     A share and no number, as it is what recipes of 4,800 and of 4,720,000 updates have in common.
     """
@@ -195,8 +195,9 @@ def usual_warmup(shares: Sequence[float]) -> tuple[str, str]:
 def nearest(
     facts: RateFacts, among: Sequence[RateRecipe], model: ModelKind | None = None
 ) -> RateRecipe | None:
-    """The recipe nearest in width and depth, of that kind of model before others; of those alike
-    the one whose sums are normed alike, then the first. None of none."""
+    """Returns the recipe nearest in width and depth, of that kind of model before others; of those
+    alike the one whose sums are normed alike, then the first. None of none.
+    """
 
     def away(one: RateRecipe) -> tuple[bool, float, float]:
         sizes, normed = distances(RateFacts.of_recipe(one), facts)

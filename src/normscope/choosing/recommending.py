@@ -102,7 +102,9 @@ def _carries(choice: EvidenceForModel, found: EvidenceRow) -> bool:
 
 
 def _placement(choice: EvidenceForModel) -> tuple[str, _Recommendation]:
-    """The lowest that ends below the baseline in a result that carries, else the baseline."""
+    """Returns the lowest that ends below the baseline in a result that carries, else the
+    baseline.
+    """
     (lower,) = (one for one in choice.answers if one.question.name == "lower-loss")
     for claim in lower.of("supported"):
         for found in claim.findings:

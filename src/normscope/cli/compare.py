@@ -231,8 +231,8 @@ def _compare(cells: "list[Cell]", folder: Path, given: _GridOptions, **asked: An
 
 
 def numbers(text: str, kind: Callable[[str], _Number], option: str) -> list[_Number]:
-    """The values of "1e-3,2e-3" and "3e-4:3e-1:7", or of both in one list. Raises UserError naming
-    the option.
+    """Returns the values of "1e-3,2e-3" and "3e-4:3e-1:7", or of both in one list. Raises UserError
+    naming the option.
 
     "around:1e-3" stands for 5e-4, 1e-3 and 2e-3. kind: int or float. A grid's values lie at equal
     distances in the logarithm, rounded to three significant digits or, for int, to whole numbers;
@@ -299,7 +299,7 @@ def _grid(text: str, kind: Callable[[str], _Number]) -> list[_Number]:
 
 
 def _listed(text: str | None, kind: Any, option: str) -> list[Any] | None:
-    """The values that commas separate; None of None. Raises UserError naming the option."""
+    """Returns the values that commas separate; None of None. Raises UserError naming the option."""
     if text is None:
         return None
     with user_errors(

@@ -243,8 +243,8 @@ def print_history(explanation: "Explanation", verdict: Sequence[str] = ()) -> No
 
 
 def shown_text(text: str) -> str:
-    """A text as standard output takes it: whole into a file or a pipe, and on a terminal without
-    what would steer it.
+    """Returns a text as standard output takes it: whole into a file or a pipe, and on a terminal
+    without what would steer it.
     """
     if sys.stdout is None or not sys.stdout.isatty():
         return text

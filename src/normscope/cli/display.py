@@ -121,7 +121,7 @@ def screen(states: Sequence["CellState"], console: "Console") -> "RenderableType
 
 
 def table(states: Sequence["CellState"], console: "Console") -> "Table":
-    """A row for each run, with the course of its loss where the console has room for it."""
+    """Returns a row for each run, with the course of its loss where the console has room for it."""
     bare = _table(states, 0, ascii_only=False)
     room = console.size.width - console.measure(bare).maximum - 2
     letters = min(_MOST_LETTERS, room)

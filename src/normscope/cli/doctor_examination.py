@@ -55,7 +55,7 @@ def explained(asked: DoctorOptions, log: Path) -> ExaminedTarget:
 
 
 def examined(asked: DoctorOptions, target: str, watch: _Watch) -> ExaminedTarget:
-    """The diagnosis of a target, and the explanation of its training where one is known."""
+    """Returns the diagnosis of a target, and the explanation of its training where one is known."""
     optimizer = known_optimizer(asked.optimizer)
     silenced = _silenced(asked.silence)
     run_imports(asked.imports)
@@ -94,8 +94,8 @@ def examined(asked: DoctorOptions, target: str, watch: _Watch) -> ExaminedTarget
 def _beside_its_training(
     asked: DoctorOptions, target: str
 ) -> "tuple[Target, Explanation | None, float | None]":
-    """A target, what its training's log tells, and the rate that is in question: the one that is
-    asked about, or that of a log which brings it in question.
+    """Returns a target, what its training's log tells, and the rate that is in question: the one
+    that is asked about, or that of a log which brings it in question.
     """
     from ..history.joined import in_question, peak_of, warmup_seen
     from ..targets import opened
@@ -162,7 +162,7 @@ def _silenced(given: list[str]) -> tuple[str, ...]:
 def _structure(
     asked: DoctorOptions, target: str, silenced: tuple[str, ...], watch: _Watch
 ) -> "Diagnosis":
-    """The diagnosis of a model without weights."""
+    """Returns the diagnosis of a model without weights."""
     from ..targets import opened_on_meta
 
     found = opened_on_meta(target, asked.settings, tokens=asked.tokens, sequences=asked.sequences)
@@ -184,8 +184,8 @@ def _structure(
 def _measured(
     found: "Target", silenced: tuple[str, ...], watch: _Watch, **asked: Any
 ) -> "Diagnosis":
-    """The diagnosis of a model with weights. asked: of `diagnose`, what the advice is about, and
-    whether laws are asked.
+    """Returns the diagnosis of a model with weights. asked: of `diagnose`, what the advice is
+    about, and whether laws are asked.
     """
     from ..doctor.diagnose import diagnose
 
@@ -223,5 +223,5 @@ def _refused(found: "Target") -> Iterator[None]:
 
 
 def _compared(diagnosis: "Diagnosis", found: "Target") -> "Diagnosis":
-    """The diagnosis with the words by which the target is compared on a command line."""
+    """Returns the diagnosis with the words by which the target is compared on a command line."""
     return replace(diagnosis, compared=shlex.quote(found.compared) if found.compared else "")

@@ -174,7 +174,9 @@ def refuse_of_a_model(asked: DoctorOptions) -> None:
 
 
 def target_of(asked: DoctorOptions) -> str:
-    """The target. Raises UserError where there is none, and for options that do not go together."""
+    """Returns the target. Raises UserError where there is none, and for options that do not go
+    together.
+    """
     if asked.target is None:
         raise UserError(
             "name a TARGET, such as GPT2Config or file.py:function; `normscope doctor --help` "
@@ -204,7 +206,7 @@ def target_of(asked: DoctorOptions) -> str:
 
 
 def read_best_at(text: str) -> tuple[float, list[str]]:
-    """A rate, and the settings of the model that it was best for. Raises UserError."""
+    """Returns a rate, and the settings of the model that it was best for. Raises UserError."""
     rate, _, settings = text.partition(":")
     try:
         value = float(rate)
@@ -219,7 +221,7 @@ def read_best_at(text: str) -> tuple[float, list[str]]:
 
 
 def known_optimizer(optimizer: str | None) -> str | None:
-    """The optimiser as it is listed. Raises UserError for one that is not."""
+    """Returns the optimiser as it is listed. Raises UserError for one that is not."""
     from ..optim import OPTIMIZERS
     from ..settings.tables import spelled
 

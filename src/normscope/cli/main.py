@@ -41,8 +41,8 @@ _HOMES = {
 
 
 def command_line(verb: str = "") -> typer.Typer:
-    """The command line as far as `verb` needs it: that verb alone, and all of them where there is
-    none of the name.
+    """Returns the command line as far as `verb` needs it: that verb alone, and all of them where
+    there is none of the name.
 
     Whoever types one verb does not wait for the imports of the others; each imports torch, which
     takes seconds, only when it works, and `--help` answers at once.

@@ -247,7 +247,9 @@ placements_app.command("choose", cls=GroupedCommand)(choose)
 
 
 def _drawn_stack(asked: str, found: "Details") -> "StackName":
-    """The stack whose wiring is shown. Raises UserError for one that the model does not have."""
+    """Returns the stack whose wiring is shown. Raises UserError for one that the model does not
+    have.
+    """
     for kind in found.wiring:
         if asked in ("", kind):
             return kind
@@ -263,8 +265,8 @@ def _typed(context: typer.Context, name: str) -> bool:
 def _size(
     model: str, blocks: str, width: int, ffn_width: int, heads: int, imports: list[str]
 ) -> "Size":
-    """The model to state numbers for, after the user's files have registered their placements.
-    Raises UserError.
+    """Returns the model to state numbers for, after the user's files have registered their
+    placements. Raises UserError.
     """
     from ..catalogue.rows import sized
 

@@ -102,7 +102,7 @@ def _refuse_other_picture(plot: Path | None) -> None:
 def _attention(
     key_value_heads: int | None, query_key_norm: str, position_encoding: str
 ) -> dict[str, Any]:
-    """Fields of `ModelSetting` that say what attention is made of."""
+    """Returns the fields of `ModelSetting` that say what attention is made of."""
     return {
         "key_value_heads": key_value_heads,
         "query_key_norm": query_key_norm,

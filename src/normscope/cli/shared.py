@@ -106,8 +106,8 @@ ConfigFile = Annotated[
 
 
 def placement_names(given: Iterable[str]) -> list[str]:
-    """The registered names in the order given, each once, separated by commas or as words of their
-    own.
+    """Returns the registered names in the order given, each once, separated by commas or as words
+    of their own.
 
     `all` stays as it is, where it stands alone: which placements there are depends on the model.
     Raises UserError for a name that is not registered, naming the nearest one, and for `all` beside
@@ -240,7 +240,7 @@ def _is_own(error: BaseException) -> bool:
 
 
 def amount(text: str | float) -> float:
-    """A number as people write large ones: 5B, 300M, 1.5e9. Raises UserError."""
+    """Returns a number as people write large ones: 5B, 300M, 1.5e9. Raises UserError."""
     units = {"K": 1e3, "M": 1e6, "B": 1e9, "T": 1e12}
     written = str(text).strip().upper()
     try:
@@ -388,5 +388,5 @@ def _refuse_removed(ctx: Any, word: str) -> None:
 
 
 def _verbs(ctx: Any) -> list[str]:
-    """The verbs that were typed up to a command, `normscope` itself left out."""
+    """Returns the verbs that were typed up to a command, `normscope` itself left out."""
     return [] if ctx.parent is None else [*_verbs(ctx.parent), ctx.info_name]

@@ -36,8 +36,8 @@ def _study() -> None:
 
 
 def _verb(name: str, study: Any) -> Callable[..., None]:
-    """The verb of one study; its type is not known here, since the tool imports no package of
-    studies.
+    """Returns the verb of one study; its type is not known here, since the tool imports no package
+    of studies.
     """
 
     @described_by()

@@ -122,7 +122,7 @@ def run_comparison(
 
 
 def _engine_of(cells: Sequence[Cell], options: PoolOptions) -> Engine:
-    """The engine that trains the runs. Raises UserError where it does not fit them."""
+    """Returns the engine that trains the runs. Raises UserError where it does not fit them."""
     refuse_launched()
     refuse_unshared(cells, options.engine)
     return engine_for(cells[0].config, options.engine, options.processes)
@@ -140,7 +140,7 @@ def _notes(
 
 
 def _problems(states: Sequence[CellState]) -> list[str]:
-    """A line for each run that failed, or whose evaluation did."""
+    """Returns a line for each run that failed, or whose evaluation did."""
     return [
         f"{state.cell.name}: {state.message} (log: {state.cell.log_file})"
         for state in states
@@ -149,7 +149,7 @@ def _problems(states: Sequence[CellState]) -> list[str]:
 
 
 def corpus_of(base: RunConfig, evaluate: str | None) -> AnyCorpus:
-    """The corpus of all runs. Raises UserError for a split that cannot be evaluated."""
+    """Returns the corpus of all runs. Raises UserError for a split that cannot be evaluated."""
     task = task_of(base)
     corpus: AnyCorpus = task.open(base)
     if evaluate is not None and not task.translates:
@@ -192,8 +192,8 @@ def _seconds_left(
 def _announced(
     states: Sequence[CellState], seconds: float | None, *, updates: int, at_once: int | None
 ) -> str:
-    """A line that says how many runs there are, how long each is, and about how long all of them
-    take.
+    """Returns a line that says how many runs there are, how long each is, and about how long all of
+    them take.
 
     seconds, at_once: None where they are not known.
     """
@@ -320,8 +320,8 @@ def report(
 
 
 def opened(folder: Path) -> tuple[list[Cell], manifests.Manifest]:
-    """The runs of a folder, which is that of a comparison or a run, and what it says of them.
-    Raises UserError.
+    """Returns the runs of a folder, which is that of a comparison or a run, and what it says of
+    them. Raises UserError.
     """
     run = RunFolder(folder)
     if run.is_run:

@@ -202,14 +202,14 @@ def _of_placement(
 
 
 def _title(configurations: Sequence[ConfigurationOutcome], placement: str) -> str:
-    """The placement's title; of a model that has it by its own code "Own (Post-LN)"."""
+    """Returns the placement's title; of a model that has it by its own code "Own (Post-LN)"."""
     title = named(placement).title
     groups = {one.row.name.group for one in _of_placement(configurations, placement)}
     return title if not groups or title in groups else f"{joined(sorted(groups))} ({title})"
 
 
 def _subject(title: str, views: Sequence[_View], placement: str, answer: bool | None) -> str:
-    """The placement, and in which settings where it was trained in others too."""
+    """Returns the placement, and in which settings where it was trained in others too."""
     settings = [view.setting for view in _with_answer(views, placement, answer)]
     everywhere = len(settings) == sum(view.placement == placement for view in views)
     return title if everywhere else f"{title} at {joined(settings)}"
@@ -306,7 +306,9 @@ def _verb(one: ConfigurationOutcome) -> str:
 def _lowest(
     configurations: Sequence[ConfigurationOutcome], unigram_nats: float, words: TargetWords
 ) -> str:
-    """The best configuration with its numbers, and whether its seeds tell it from the others."""
+    """Returns the best configuration with its numbers, and whether its seeds tell it from the
+    others.
+    """
     seeds = {len(one.row.seeds) for one in configurations}
     each = (
         "one seed each"
@@ -345,7 +347,9 @@ def _lowest(
 
 
 def formula_in(placement: str, config: RunConfig) -> str:
-    """The formula with the constants of this model; encoder and decoder apart where they differ."""
+    """Returns the formula with the constants of this model; encoder and decoder apart where they
+    differ.
+    """
     if issubclass(own := named(placement), StandIn):
         return own.shown
     found = {

@@ -37,7 +37,7 @@ _MOST_FORESEEN = 1000
 def curve(
     name: contents.Name, runs: _Runs, kind: str, quantity: str = "nll_nats"
 ) -> contents.RunCurve:
-    """A quantity of every event of this kind, "update" or "validation", each at its own update."""
+    """Returns a quantity of every "update" or "validation" event, each at its own update."""
     measured = [_known(record, kind, [UPDATE, quantity]) for _, record in runs]
     union = _union([at for at, _ in measured])
     updates = list(map(int, union))
@@ -95,8 +95,8 @@ def clock(runs: _Runs) -> dict[str, Sequence[float]]:
 def gradient_profiles(
     named_runs: Sequence[tuple[contents.Name, _Runs]],
 ) -> list[contents.GradientProfile]:
-    """Gradient norm of each block before the first update, of every configuration whose runs have
-    measured it.
+    """Returns the gradient norm of each block before the first update, of every configuration whose
+    runs have measured it.
 
     Configurations of one placement that start with the same gradients, as those that differ in
     their schedule do, share a profile.
@@ -123,7 +123,8 @@ def gradient_profiles(
 def _norms(
     seeds: Sequence[Mapping[contents.BlockPlace, float]],
 ) -> tuple[list[contents.BlockPlace], list[list[float]]]:
-    """The blocks of all seeds in order of depth, and a row of norms a seed from their squares.
+    """Returns the blocks of all seeds in order of depth, and a row of norms a seed from their
+    squares.
 
     NaN stands for a block that a seed has not measured, as where its model is another one.
     """
@@ -151,8 +152,8 @@ def _recorded_squares(record: RunRecord) -> dict[int, dict[contents.BlockPlace, 
 def later_profiles(
     named_runs: Sequence[tuple[contents.Name, _Runs]],
 ) -> list[contents.GradientProfile]:
-    """Gradient norm of each block's matrices at every update that all seeds of a configuration have
-    recorded it at.
+    """Returns the gradient norm of each block's matrices at every update that all seeds of a
+    configuration have recorded it at.
     """
     found = []
     for name, runs in named_runs:
@@ -168,8 +169,8 @@ def later_profiles(
 
 
 def _squares(event: Event) -> dict[contents.BlockPlace, float]:
-    """Squares of the gradient norms of each block's sub-layers, summed, as the monitor has named
-    them.
+    """Returns the squares of the gradient norms of each block's sub-layers, summed, as the monitor
+    has named them.
     """
     squares: dict[contents.BlockPlace, float] = defaultdict(float)
     for quantity, value in event.items():
@@ -184,7 +185,7 @@ def _place(stack: str) -> tuple[int, str]:
 
 
 def block_squares(norms: Mapping[str, float]) -> dict[contents.BlockPlace, float]:
-    """Squares of the gradient norms of each block's parameters, summed, in order of depth."""
+    """Returns the summed squared gradient norms of each block's parameters, in order of depth."""
     squares: dict[contents.BlockPlace, float] = defaultdict(float)
     for name, norm in norms.items():
         if (found := _BLOCK.match(name)) is not None:
@@ -193,7 +194,7 @@ def block_squares(norms: Mapping[str, float]) -> dict[contents.BlockPlace, float
 
 
 def schedule(name: contents.Name, runs: _Runs) -> contents.RunCurve:
-    """The learning rate as it was applied; before anything has run, as it will be."""
+    """Returns the learning rate as it was applied; before anything has run, as it will be."""
     cell, record = runs[0]
     updates, values = _known(record, "update", [UPDATE, "lr"])
     if not len(updates):
@@ -204,8 +205,9 @@ def schedule(name: contents.Name, runs: _Runs) -> contents.RunCurve:
 
 
 def _foreseen(cell: Cell) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """The schedule of a run that has not begun, of a long one at some of its updates: its ends and
-    the peak among them."""
+    """Returns the schedule of a run that has not begun, of a long one at some of its updates: its
+    ends and the peak among them.
+    """
     horizon = cell.config.train.duration if isinstance(cell.config.train.duration, int) else 1
     some = np.linspace(1, horizon, min(horizon, _MOST_FORESEEN)).round()
     peak = [max(1, min(horizon, cell.arm.warmup_updates))]
@@ -245,8 +247,8 @@ class EndedRun:
 def rate_curves(
     runs: Sequence[EndedRun], names: Mapping[Arm, contents.Name], unit: str = "nats per token"
 ) -> tuple[list[contents.RateCurve], list[float]]:
-    """A curve for each placement, warm-up and optimiser, and the rates that all have; none where
-    there is one rate.
+    """Returns a curve for each placement, warm-up and optimiser, and the rates that all have; none
+    where there is one rate.
 
     names: of all configurations, for those who look for the run of a point. unit: of losses.
     """
@@ -279,7 +281,7 @@ def best_of_each(runs: Sequence[EndedRun]) -> set[Arm]:
 
 
 def lowest(runs: Sequence[EndedRun], most: int) -> set[Arm]:
-    """The arms with the lowest mean losses, so many at most."""
+    """Returns the arms with the lowest mean losses, so many at most."""
     losses = _mean_losses(runs)
     return set(sorted(losses, key=losses.__getitem__)[:most])
 

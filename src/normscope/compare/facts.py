@@ -115,8 +115,8 @@ def facts_of_absence(records: Sequence[tuple[str, RunRecord]]) -> list[tuple[str
 
 
 def facts_of_costs(costs: Mapping[str, Mapping[str, float]]) -> list[tuple[str, str]]:
-    """A row for each placement, in multiples of what the model as it is built takes, or else of the
-    first.
+    """Returns a row for each placement, in multiples of what the model as it is built takes, or
+    else of the first.
     """
     rows = []
     first = costs.get(AsBuilt.name) or next(iter(costs.values()), {})

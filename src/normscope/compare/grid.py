@@ -88,7 +88,7 @@ class Cell:
         return self.folder.path / f"evaluation-{split}.json"
 
     def columns(self) -> dict[str, str]:
-        """The properties that distinguish the cell from the others, by heading."""
+        """Returns the properties that distinguish the cell from the others, by heading."""
         return {
             "placement": self.arm.placement,
             "warm-up": str(self.arm.warmup_updates),
@@ -167,7 +167,7 @@ class Grid:
             yield Arm(registered_name(placement), warmup_updates, peak_lr, optimizer)
 
     def cells(self, base: RunConfig, folder: Path, *, elsewhere: bool = False) -> list[Cell]:
-        """All runs, those of the first seed first, so that a whole picture is there early.
+        """Returns all runs, those of the first seed first, so that a whole picture is there early.
 
         elsewhere: another machine trains them, to which what is `auto` is left. Raises UserError
         for values a configuration does not allow, and where a run folder holds something else.
@@ -205,8 +205,8 @@ def grid_of(
     seeds: int = 1,
     query_key_norms: Sequence[str] | None = None,
 ) -> tuple[Grid, list[str]]:
-    """The grid that options and configuration ask for together, and for each axis that neither
-    gives its default.
+    """Returns the grid that options and configuration ask for together, and for each axis that
+    neither gives its default.
 
     places: by dotted key, what sets it in the configuration; the keys that it lacks are defaults.
     placements: names, or `all` alone for those that are defined for the model. arms: pairs of a
@@ -311,7 +311,7 @@ def write_configs(cells: Iterable[Cell]) -> None:
 
 
 def registered_name(placement: str) -> str:
-    """The registered name of a placement, however it is written. Raises UserError."""
+    """Returns the registered name of a placement, however it is written. Raises UserError."""
     with user_errors(ValueError):
         return named(placement).name
 

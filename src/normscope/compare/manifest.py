@@ -183,7 +183,9 @@ def read_manifest(folder: Path) -> Manifest | None:
 
 
 def _known(placement: object) -> str:
-    """A name as it was kept; "" for one that nothing registers here, as another machine's own."""
+    """Returns a name as it was kept; "" for one that nothing registers here, as another machine's
+    own.
+    """
     return str(placement) if placement in registered() else ""
 
 
@@ -229,8 +231,8 @@ def _start(found: Mapping[str, str]) -> StartingWeights:
 
 
 def named_cells(folder: Path, names: Iterable[str]) -> list[Cell]:
-    """The runs of a comparison's folder by their names, as far as there is anything of them. Raises
-    UserError, also for a name that leads out of the folder.
+    """Returns the runs of a comparison's folder by their names, as far as there is anything of
+    them. Raises UserError, also for a name that leads out of the folder.
     """
     asked = configurations(folder)
     runs = [RunFolder(inside(folder / "runs", name, folder / FILE)) for name in names]
@@ -251,7 +253,7 @@ def _config_of(text: str, run: RunFolder) -> RunConfig:
 
 
 def cell_of(run: RunFolder, config: RunConfig) -> Cell:
-    """A run as one of a comparison, by its configuration."""
+    """Returns a run as one of a comparison, by its configuration."""
     arm = Arm(
         config.model.placement,
         config.schedule.warmup_updates,

@@ -44,7 +44,9 @@ from .verdict import ConfigurationOutcome, JudgedRuns, judged, summary, verdict
 
 
 def results(page: contents.ComparisonPage) -> dict[str, Any]:
-    """Plain values; null stands for numbers that are not finite, which JSON does not have."""
+    """Returns plain values; null stands for numbers that are not finite, which JSON does not
+    have.
+    """
     return {
         "title": page.title,
         "created": page.created,
@@ -144,8 +146,8 @@ def compare(
 
 
 def read(cells: list[Cell], manifest: Manifest) -> contents.ComparisonPage:
-    """All runs of the grid as the contents of their page. A run whose log is damaged is one that
-    failed.
+    """Returns all runs of the grid as the contents of their page. A run whose log is damaged is one
+    that failed.
     """
     unigram, words = manifest.corpus.unigram_nats, words_for(manifest.corpus.targets)
     by_arm, failed = _by_arm(cells, manifest.failed)
@@ -204,7 +206,7 @@ def _rows(
     names: Mapping[Arm, contents.Name],
     own_placement: str,
 ) -> list[JudgedRuns]:
-    """The configurations with their runs, as the verdict reads them.
+    """Returns the configurations with their runs, as the verdict reads them.
 
     failed: what is said of each run that failed. own_placement: of the user's model as its code
     builds it, where the doctor is sure of one.
@@ -229,7 +231,7 @@ def _rows(
 
 
 def _drawn(ran: Sequence[curves.EndedRun], *, has_rates: bool) -> set[Arm]:
-    """The configurations that the figures over updates draw."""
+    """Returns the configurations that the figures over updates draw."""
     arms = {one.arm for one in ran}
     if has_rates and len(arms) > _MOST_DRAWN:
         arms = curves.best_of_each(ran)
@@ -239,7 +241,9 @@ def _drawn(ran: Sequence[curves.EndedRun], *, has_rates: bool) -> set[Arm]:
 def _what(
     cells: Sequence[Cell], manifest: Manifest, by_arm: _RunsOfArms, rows: Sequence[JudgedRuns]
 ) -> list[tuple[str, str]]:
-    """The rows of the table of what was compared. rows: of the configurations, as in `by_arm`."""
+    """Returns the rows of the table of what was compared. rows: of the configurations, as in
+    `by_arm`.
+    """
     records = [
         (f"{row.name}, seed {cell.seed}", record)
         for row, runs in zip(rows, by_arm.values(), strict=True)
@@ -261,8 +265,8 @@ def _what(
 
 
 def _by_arm(cells: Sequence[Cell], failed: Mapping[str, str]) -> tuple[_RunsOfArms, dict[str, str]]:
-    """The runs of each configuration with what they have logged, and those that failed: one whose
-    log is damaged did.
+    """Returns the runs of each configuration with what they have logged, and those that failed: one
+    whose log is damaged did.
     """
     by_arm: _RunsOfArms = defaultdict(list)
     failures = dict(failed)
@@ -278,8 +282,8 @@ def _by_arm(cells: Sequence[Cell], failed: Mapping[str, str]) -> tuple[_RunsOfAr
 
 
 def configuration_names(arms: Sequence[Arm]) -> dict[Arm, contents.Name]:
-    """A short name for each: placement and warm-up, and rate and optimiser where they differ within
-    the grid.
+    """Returns a short name for each: placement and warm-up, and rate and optimiser where they
+    differ within the grid.
     """
     settings = _settings(arms)
     return {
@@ -291,7 +295,7 @@ def configuration_names(arms: Sequence[Arm]) -> dict[Arm, contents.Name]:
 
 
 def _settings(arms: Sequence[Arm]) -> dict[Arm, str]:
-    """Rate and optimiser of each where they differ within the grid."""
+    """Returns the rate and optimiser of each where they differ within the grid."""
     rates, optimizers = {arm.peak_lr for arm in arms}, {arm.optimizer for arm in arms}
     return {
         arm: ", ".join(

@@ -180,13 +180,15 @@ def job_of(cell: Cell, words: Sequence[str]) -> Job:
 
 
 def threads_of(config: RunConfig) -> int:
-    """Threads of a run: where they are left open, those that a run would have on this machine."""
+    """Returns the number of threads of a run: where they are left open, those that a run would have
+    on this machine.
+    """
     threads = config.train.threads
     return allowed_threads() if threads == "auto" else threads
 
 
 def engine_for(config: RunConfig, settings: EngineSettings, processes: int) -> Engine:
-    """The engine that trains runs of a configuration.
+    """Returns the engine that trains runs of a configuration.
 
     processes: runs at a time; 0 for as many as there is room for, given what one takes. Raises
     UserError where the engine is not there.

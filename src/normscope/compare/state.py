@@ -102,8 +102,8 @@ class CellState:
         return max(self.update, round(total)) if math.isfinite(total) else None
 
     def course(self, most: int) -> list[float]:
-        """The loss over updates in at most so many means: of its validations, or of its batches
-        before two of these.
+        """Returns the loss over updates in at most so many means: of its validations, or of its
+        batches before two of these.
         """
         means = self.validations.means(most)
         return means if len(means) > 1 else self.losses.means(most)

@@ -191,8 +191,8 @@ def outcome(row: JudgedRuns, seed: SeedResult, unigram_nats: float, most_nats: f
 
 
 def verdict(one: ConfigurationOutcome, words: TargetWords = TOKENS) -> TonedWords:
-    """A configuration's verdict: the outcome that all its seeds share, or how many of them had
-    which. words: those of its data.
+    """Returns a configuration's verdict: the outcome that all its seeds share, or how many of them
+    had which. words: those of its data.
     """
     kinds = list(dict.fromkeys(one.outcomes))
     if len(kinds) == 1:
@@ -216,14 +216,14 @@ def verdict(one: ConfigurationOutcome, words: TargetWords = TOKENS) -> TonedWord
 
 
 def _said(kind: Outcome, words: TargetWords) -> str:
-    """An outcome in the words of its data."""
+    """Returns an outcome in the words of its data."""
     beside = _BESIDE_BASELINE.get(kind)
     return str(kind) if beside is None else f"{beside} than the {words.baseline}"
 
 
 def summary(one: ConfigurationOutcome, unigram_nats: float, words: TargetWords = TOKENS) -> str:
-    """The configuration in a sentence, with how far it came in numbers and from how many seeds.
-    words: those of its data.
+    """Returns the configuration in a sentence, with how far it came in numbers and from how many
+    seeds. words: those of its data.
     """
     row, loss = one.row, one.row.mean_loss
     if not row.losses:

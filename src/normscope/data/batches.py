@@ -45,7 +45,7 @@ class StableDraw:
         return self._random() < probability
 
     def below(self, number: int) -> int:
-        """One of 0 to `number` - 1."""
+        """Returns one of 0 to `number` - 1."""
         return int(self._random() * number)
 
     def one_of(self, items: Sequence[_Item]) -> _Item:
@@ -71,7 +71,7 @@ class EpochBatches:
         return epoch, epoch_order[place * self.batch_sequences : (place + 1) * self.batch_sequences]
 
     def in_order(self) -> list[NDArray[np.int64]]:
-        """One epoch as the sequences lie: what validation goes through."""
+        """Returns one epoch as the sequences lie: what validation goes through."""
         return np.split(
             np.arange(self.sequences),
             range(self.batch_sequences, self.sequences, self.batch_sequences),

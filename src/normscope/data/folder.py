@@ -106,8 +106,8 @@ def _kind(format_name: str, version: int, made_by: str = "") -> SealedJson:
 
 
 def listed_files(folder: Path) -> Mapping[str, str]:
-    """SHA-256 of every file that a corpus' manifest lists, of whatever kind it is; nothing where
-    the folder is none.
+    """Returns the SHA-256 of every file that a corpus' manifest lists, of whatever kind it is;
+    nothing where the folder is none.
 
     Raises UserError where it lists what is no file of the folder.
     """
@@ -132,7 +132,9 @@ def fingerprint(digests: Mapping[str, str]) -> str:
 
 
 def mapped(path: Path, dtype: DTypeLike) -> NDArray[Any]:
-    """A file of numbers, mapped into memory. Raises UserError where it is missing or cannot be."""
+    """Returns a file of numbers, mapped into memory. Raises UserError where it is missing or cannot
+    be.
+    """
     try:
         return np.memmap(path, dtype=dtype, mode="r")
     except (OSError, ValueError) as error:
@@ -142,7 +144,7 @@ def mapped(path: Path, dtype: DTypeLike) -> NDArray[Any]:
 
 
 def array_digest(array: NDArray[Any], dtype: DTypeLike) -> str:
-    """SHA-256 of an array as it is stored on the disk."""
+    """Returns the SHA-256 of an array as it is stored on the disk."""
     return hashlib.sha256(np.ascontiguousarray(array, dtype=dtype).data).hexdigest()
 
 

@@ -144,7 +144,7 @@ def _csv_rows(file: Path) -> _Cells:
 
 
 def _known(file: Path, names: Sequence[str]) -> tuple[str, ...]:
-    """The columns of the first data set of GLUE whose columns are all there."""
+    """Returns the columns of the first data set of GLUE whose columns are all there."""
     for columns in KNOWN_COLUMNS.values():
         if set(columns) <= set(names):
             return columns
@@ -189,7 +189,7 @@ class LabelledSplit:
         return len(self.labels_P)
 
     def __getitem__(self, row: int) -> dict[str, NDArray[np.int64] | int]:
-        """One row by the names that models of transformers have for its parts."""
+        """Returns one row by the names that models of transformers have for its parts."""
         return {
             "input_ids": self.tokens_T[row],
             "token_type_ids": self.segments_T[row],
@@ -223,7 +223,9 @@ class LabelledData:
         return digest.hexdigest()
 
     def batch(self, rows: Sequence[Mapping[str, NDArray[np.int64] | int]]) -> dict[str, Tensor]:
-        """Rows of a split as one batch, filled up on the right to the longest; int64 throughout."""
+        """Returns rows of a split as one batch, filled up on the right to the longest; int64
+        throughout.
+        """
         tokens = [torch.as_tensor(row["input_ids"]) for row in rows]
         segments = [torch.as_tensor(row["token_type_ids"]) for row in rows]
         padded = torch.nn.utils.rnn.pad_sequence
@@ -310,7 +312,7 @@ def cut_lengths(lengths: Sequence[int], room: int) -> list[int]:
 def _split(
     table: LabelledTable, labels: Sequence[str], tokeniser: TextTokeniser, sequence_length: int
 ) -> tuple[LabelledSplit, int]:
-    """The split, and how many of its rows were cut."""
+    """Returns the split, and how many of its rows were cut."""
     sides = []
     for number in range(len(table.columns) - 1):
         sides.append(tokeniser.encode_many([row.sentences[number] for row in table.rows]))

@@ -94,8 +94,8 @@ _Pairs = Sequence[tuple[str, str]]
 
 
 def _nouns() -> tuple[Noun, ...]:
-    """Simple nouns, then every modifier before every head of a compound; gender and plural are
-    those of the head.
+    """Returns simple nouns, then every modifier before every head of a compound; gender and plural
+    are those of the head.
     """
     simple = []
     for kind, rows in _LEXICON["nouns"].items():

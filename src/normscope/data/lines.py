@@ -54,8 +54,8 @@ def read_lines(
 
 
 def file_sha256(path: Path) -> str:
-    """SHA-256 of the bytes as they lie on the disk. Raises UserError where the file cannot be
-    read.
+    """Returns the SHA-256 of the bytes as they lie on the disk. Raises UserError where the file
+    cannot be read.
     """
     with _told_to_the_user(path), path.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
@@ -79,8 +79,8 @@ def _unpacked_zstd(packed: BinaryIO) -> BinaryIO:
 
 
 def opened_pyarrow(path: Path) -> Any:
-    """The library of that name, imported when a file needs it. Raises UserError where it is not
-    installed.
+    """Returns the library of that name, imported when a file needs it. Raises UserError where it is
+    not installed.
     """
     with user_errors(
         ImportError, said=lambda _: f"{path}: reading it takes pyarrow; {installation('parquet')}"

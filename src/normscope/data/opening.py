@@ -69,8 +69,8 @@ def _folder(corpus: str, command: str) -> Path:
 
 
 def toy_corpus(train_pairs: int) -> corpus.Corpus:
-    """The embedded language in memory: word-level vocabularies, joined, and 500 pairs each to
-    validate and test on.
+    """Returns the embedded language in memory: word-level vocabularies, joined, and 500 pairs each
+    to validate and test on.
     """
     words = vocabulary.Vocabulary.of_words(sorted({*german_words(), *english_words()}))
     sides = [
@@ -121,8 +121,8 @@ def open_documents(config: TextDataConfig) -> documents.DocumentCorpus:
 
 @cache
 def toy_documents() -> documents.DocumentCorpus:
-    """The embedded language in memory: documents of 4 to 12 English sentences that have nothing
-    else in common.
+    """Returns the embedded language in memory: documents of 4 to 12 English sentences that have
+    nothing else in common.
     """
     texts = {}
     for split in SPLITS:

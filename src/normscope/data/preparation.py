@@ -256,7 +256,7 @@ def read_parts(
 def numbered(
     parts: Sequence[_ReadPart], what: str, held_out: Mapping[str, Sequence[int]]
 ) -> list[TextPart]:
-    """The parts with the numbers of their items.
+    """Returns the parts with the numbers of their items.
 
     what: how many items a part has, by that name in what is known of it. held_out: split -> numbers
     of its items that are, in ascending order.
@@ -271,15 +271,15 @@ def numbered(
 
 
 def _key(kind: Preparation, progress: Progress) -> str:
-    """SHA-256 over options, format version and input bytes: equal where preparing again would
-    change nothing.
+    """Returns the SHA-256 over options, format version and input bytes: equal where preparing again
+    would change nothing.
     """
     state = {"version": kind.version, "options": kind.options, **kind.inputs(progress)}
     return hashlib.sha256(json.dumps(state, sort_keys=True).encode()).hexdigest()
 
 
 def _standing(kind: Preparation, out: Path, key: str) -> CorpusReport | None:
-    """The report of the corpus at `out` if it is sound and of this key."""
+    """Returns the report of the corpus at `out` if it is sound and of this key."""
     try:
         corpus = kind.corpus.open(out)
         if corpus.preparation.get("key") != key:

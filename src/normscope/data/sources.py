@@ -121,7 +121,9 @@ def _column(batch: Any, field: str) -> Any:
 
 
 def _keys(names: Collection[str], field: str) -> list[str]:
-    """A field by the names of columns or keys within one another; a name may have dots itself."""
+    """Returns a field by the names of columns or keys within one another; a name may have dots
+    itself.
+    """
     return [field] if field in names else field.split(".")
 
 
@@ -237,7 +239,7 @@ _SPLITS = "dataset_dict.json"
 
 
 def arrow_files(folder: Path) -> list[Path]:
-    """The files of a saved dataset in the order of its rows.
+    """Returns the files of a saved dataset in the order of its rows.
 
     Raises UserError for another folder, for one of several splits, and for one whose rows are
     chosen by indices.
@@ -276,7 +278,7 @@ _PARTED = re.compile(r"[\s。！？]+")
 
 
 def _text(place: str, text: str) -> str:
-    """The text as it is. Raises UserError, naming the place, for what no person wrote."""
+    """Returns the text as it is. Raises UserError, naming the place, for what no person wrote."""
     if "\0" in text:
         raise UserError(f"{place}: NUL in the text, which no text has; take it out")
     if (
@@ -334,7 +336,9 @@ def texts_in(
 
 
 def source_sha256(path: Path) -> str:
-    """SHA-256 of a file's bytes; of a dataset's folder, over those of its files in their order."""
+    """Returns the SHA-256 of a file's bytes; of a dataset's folder, over those of its files in
+    their order.
+    """
     if not path.is_dir():
         return file_sha256(path)
     digests = "".join(f"{file_sha256(file)}\n" for file in arrow_files(path))
@@ -348,6 +352,6 @@ def source_bytes(paths: Iterable[Path]) -> int:
 
 
 def _kind(path: Path) -> str:
-    """The last part of its name that is no packing: `.jsonl` of `texts.jsonl.gz`."""
+    """Returns the last part of its name that is no packing: `.jsonl` of `texts.jsonl.gz`."""
     name = path.with_suffix("") if path.suffix in _PACKED else path
     return name.suffix

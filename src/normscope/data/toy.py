@@ -197,8 +197,8 @@ def _clause(
     past: bool = True,
     gap: bool = False,
 ) -> _Clause:
-    """One clause. `rich` adds time, place and adjectives; `gap` leaves out the object, for whom the
-    clause tells of.
+    """Returns one clause. `rich` adds time, place and adjectives; `gap` leaves out the object, for
+    whom the clause tells of.
     """
     adjectives, pronouns = (0.35, 0.25) if rich else (0.2, 0.45)
     if not gap and draw.chance(0.12):
@@ -347,8 +347,8 @@ _KINDS: Final = (
 
 
 def split_of(source: str) -> str:
-    """The one split of a source sentence, from the SHA-256 of its text: a tenth each is "valid" and
-    "test".
+    """Returns the one split of a source sentence, from the SHA-256 of its text: a tenth each is
+    "valid" and "test".
     """
     tenth = int.from_bytes(hashlib.sha256(source.encode()).digest()[:8], "big") % 10
     return {0: "valid", 1: "test"}.get(tenth, "train")
@@ -364,8 +364,8 @@ def _pair(seed: int, split: str, index: int) -> tuple[str, str]:
 
 
 def toy_pairs(count: int, *, seed: int, split: str) -> list[tuple[str, str]]:
-    """The first `count` (German-like, English-like) pairs of a split: lower-case tokens between
-    single spaces.
+    """Returns the first `count` (German-like, English-like) pairs of a split: lower-case tokens
+    between single spaces.
 
     Pair i depends on (seed, split, i) alone, so a shorter list is the start of a longer one. Splits
     share no source sentence, whatever their seeds; within a split a sentence may, rarely, come

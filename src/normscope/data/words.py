@@ -20,7 +20,7 @@ _TEXTS_AT_ONCE = 1000
 
 
 def words_of(text: str) -> list[str]:
-    """The words of a text, each with the blank before it, which joined give the text.
+    """Returns the words of a text, each with the blank before it, which joined give the text.
 
     Both kinds of tokenisers split a text before any single blank, whatever stands around it. Of
     several in a row they do not split each, so that a text with other white space is one word.
@@ -51,8 +51,8 @@ part is counted.
 
 
 def added(counts: Counter[str], more: Counter[str]) -> Counter[str]:
-    """The counts, which are added to; exact up to twice `MOST_WORDS` different words, and the
-    rarest forgotten beyond.
+    """Returns the counts, which are added to; exact up to twice `MOST_WORDS` different words, and
+    the rarest forgotten beyond.
 
     Equal counts added in the same order give equal results.
     """
@@ -61,7 +61,9 @@ def added(counts: Counter[str], more: Counter[str]) -> Counter[str]:
 
 
 def most_frequent(counts: Counter[str]) -> Counter[str]:
-    """The `MOST_WORDS` most frequent words, the first in code points' order among equal ones."""
+    """Returns the `MOST_WORDS` most frequent words, the first in code points' order among equal
+    ones.
+    """
     if len(counts) <= MOST_WORDS:
         return counts
     kept = sorted(counts, key=lambda word: (-counts[word], word))[:MOST_WORDS]
@@ -80,8 +82,8 @@ _MIN_PAIR_COUNT = 2
 def trained(
     model: BPE, texts: Iterator[str], size: int, special: list[str], **settings: Any
 ) -> Tokenizer:
-    """A tokenizer of words between blanks, with merges learned from texts: of `size` entries, or as
-    many as they give.
+    """Returns a tokenizer of words between blanks, with merges learned from texts: of `size`
+    entries, or as many as they give.
 
     special: the first entries, which are not merged. settings: others of `BpeTrainer`.
     """
@@ -138,7 +140,9 @@ class TokenizerFile(ABC):
         """Ids of each text."""
 
     def encode_joined(self, texts: Sequence[str]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """The ids of all texts as of `encode_many`, end to end, and how many are of each."""
+        """Returns the ids of all texts as of `encode_many`, end to end, and how many are of
+        each.
+        """
         rows = [
             np.array(ids, dtype=np.int64)
             for begin in range(0, len(texts), _TEXTS_AT_ONCE)

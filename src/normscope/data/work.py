@@ -66,7 +66,7 @@ def of_use(key: str, unfinished: Path) -> bool:
 
 
 def begin(key: str, unfinished: Path) -> Path:
-    """The folder of the parts, made where it is not there."""
+    """Returns the folder of the parts, made where it is not there."""
     folder = inside(unfinished, _FOLDER, unfinished)
     folder.mkdir(exist_ok=True)
     if not (folder / _NOTE).exists():

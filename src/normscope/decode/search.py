@@ -280,7 +280,7 @@ def positions_left(model: LanguageModel, prompt: Sequence[int]) -> int:
 def sample(
     model: LanguageModel, prompt: list[int], config: SamplingConfig, *, end: int
 ) -> list[list[int]]:
-    """The new ids of every sample, without `end`, after a prompt of at least one id.
+    """Returns the new ids of every sample, without `end`, after a prompt of at least one id.
 
     They stop at `end`, at `config.tokens`, and where a model with learned positions has no more of
     them. Equal seeds give equal texts on one machine. Raises ValueError for a prompt that is empty,
@@ -316,7 +316,7 @@ def sample(
 
 
 def _drawn(logits_BV: Tensor, config: SamplingConfig, generator: torch.Generator) -> Tensor:
-    """The next token of each sample, (B,)."""
+    """Returns the next token of each sample, (B,)."""
     if config.temperature == 0:
         return logits_BV.argmax(-1)
     logits_BV = logits_BV.double() / config.temperature

@@ -43,8 +43,8 @@ def facts_of(
 
 
 def name_of(optimizer: str | torch.optim.Optimizer) -> str:
-    """A name of `normscope.optim.OPTIMIZERS`, or that of an instance's class. Raises ValueError for
-    an unknown name.
+    """Returns a name of `normscope.optim.OPTIMIZERS`, or that of an instance's class. Raises
+    ValueError for an unknown name.
     """
     if isinstance(optimizer, torch.optim.Optimizer):
         return type(optimizer).__name__.lower()
@@ -56,7 +56,7 @@ def name_of(optimizer: str | torch.optim.Optimizer) -> str:
 
 
 def wanted_rate_of(optimizer: str | torch.optim.Optimizer) -> float | None:
-    """The rate that an instance is set to, the largest of its groups; None for a name."""
+    """Returns the rate that an instance is set to, the largest of its groups; None for a name."""
     if not isinstance(optimizer, torch.optim.Optimizer):
         return None
     rates = [float(group["lr"]) for group in optimizer.param_groups if "lr" in group]

@@ -97,7 +97,7 @@ def diagnose(
     built: CodePlaces = NO_PLACES,
     watch: Callable[[str, int, int], None] = lambda stage, done, total: None,
 ) -> Diagnosis:
-    """The whole diagnosis on a batch; `normscope.diagnose` explains every argument.
+    """Returns the whole diagnosis on a batch; `normscope.diagnose` explains every argument.
 
     Weights, gradients, buffers, modes and random states are bit for bit as they were. What the
     forward pass does under autocast is read in the precision of the weights. Raises ValueError for

@@ -122,8 +122,8 @@ def _norm(norm: NormFunction) -> Callable[[Moments], Moments]:
 
 
 def with_predictions(stacks: Sequence[Stack], measured: ModelMeasurements) -> tuple[Stack, ...]:
-    """The stacks with their predictions; none where a placement is not known, or theory has no
-    model of its formula.
+    """Returns the stacks with their predictions; none where a placement is not known, or theory has
+    no model of its formula.
 
     From the measurement it takes E‖x‖² and the products of tokens where the first sub-layer begins,
     and for gradients one factor a stack: the least-squares fit of logarithms. Everything else is
@@ -200,7 +200,7 @@ def _loss_gradient(last: _RecipeReading, measured: ModelMeasurements) -> Product
 
 
 def _by_sublayer(reading: _RecipeReading, gradients: StackGradients) -> list[float]:
-    """Norm of all matrices' gradients together, in the order of application."""
+    """Returns the norm of all matrices' gradients together, in the order of application."""
     taken: Counter[str] = Counter()
     found = []
     for applied in reading.stack.applied:

@@ -312,7 +312,7 @@ class Stack:
 
 
 def with_measured(stack: Stack, found: Iterable[Mapping[str, Any]]) -> Stack:
-    """The stack with further fields measured of each sub-layer, in order."""
+    """Returns the stack with further fields measured of each sub-layer, in order."""
     both = zip(stack.sublayers, found, strict=True)
     return replace(
         stack,
@@ -321,16 +321,16 @@ def with_measured(stack: Stack, found: Iterable[Mapping[str, Any]]) -> Stack:
 
 
 def norm_over(names: Sequence[str], norms: Mapping[str, float]) -> float | None:
-    """The norm of several parameters' gradients as one vector, of those that have one; None where
-    none has.
+    """Returns the norm of several parameters' gradients as one vector, of those that have one; None
+    where none has.
     """
     known = [norms[name] for name in names if name in norms]
     return math.hypot(*known) if known else None
 
 
 def plain(value: Any) -> Any:
-    """A record as JSON has it: mappings, tuples and plain values, formulas as text, without what is
-    the stages' own.
+    """Returns a record as JSON has it: mappings, tuples and plain values, formulas as text, without
+    what is the stages' own.
     """
     if is_dataclass(value) and not isinstance(value, Formula):
         known = [known for known in fields(value) if known.metadata.get("json", True)]

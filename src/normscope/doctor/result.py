@@ -83,7 +83,7 @@ class AskedRule:
 
 
 def worst_of(findings: Sequence[Finding]) -> Severity | None:
-    """The worst severity among the findings; None without any."""
+    """Returns the worst severity among the findings; None without any."""
     return max(
         (finding.severity for finding in findings), key=lambda severity: severity.rank, default=None
     )
@@ -226,5 +226,7 @@ class Record:
         return verdict_of(self.findings)
 
     def to_json(self) -> dict[str, Any]:
-        """The verdict and all fields as plain values, as docs/doctor-json.md describes them."""
+        """Returns the verdict and all fields as plain values, as docs/doctor-json.md describes
+        them.
+        """
         return {"verdict": self.verdict.value, **plain(self)}

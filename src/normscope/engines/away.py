@@ -65,8 +65,8 @@ def _run_in(own: Path, job: Job, storage: CellStorage) -> AwayEnd:
 
 
 def _folder_of(key: str) -> Path:
-    """A job's folder on the disk of this machine. Raises UserError where somebody else has made the
-    one above it, in which anything may stand.
+    """Returns a job's folder on the disk of this machine. Raises UserError where somebody else has
+    made the one above it, in which anything may stand.
     """
     above = Path(tempfile.gettempdir()) / f"normscope-{os.getuid()}"
     with disk_errors(f"writing into {above}"):

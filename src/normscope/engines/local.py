@@ -87,7 +87,7 @@ class OnThisMachine(Engine):
         return known
 
     def _freest(self) -> str | None:
-        """The GPUs with the fewest jobs, the first of several; None where there is none to
+        """Returns the GPUs with the fewest jobs, the first of several; None where there is none to
         choose.
         """
         if not self.devices:

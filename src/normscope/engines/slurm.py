@@ -165,7 +165,9 @@ class OnSlurm(Engine):
         self._looked = time.monotonic()
 
     def _queued_before(self, folder: Path) -> dict[str, str]:
-        """Numbers of jobs that are in the queue, by name, as an earlier command wrote them down."""
+        """Returns the numbers of jobs that are in the queue, by name, as an earlier command wrote
+        them down.
+        """
         written = [
             (name, number)
             for file in sorted(folder.glob(f"*{_NUMBERS_ENDING}"))
@@ -231,7 +233,7 @@ class OnSlurm(Engine):
         return executor
 
     def _queue(self) -> set[str]:
-        """The numbers of jobs that are in the queue: waiting or running."""
+        """Returns the numbers of jobs that are in the queue: waiting or running."""
         if not self._on_slurm:
             return {number for number, job in self._jobs.items() if not job.done()}
         asked = ["squeue", "--noheader", "--array", "--format=%i", "--me"]
@@ -334,7 +336,7 @@ def _keep_code(job: Job, code: int | None) -> None:
 
 
 def _code_of(job: Job) -> int | None:
-    """The exit code of a job that has ended and said so; None before."""
+    """Returns the exit code of a job that has ended and said so; None before."""
     file = _code_file(job)
     code = _CODE.read(file)["code"] if file.is_file() else None
     return code if isinstance(code, int) else None

@@ -132,7 +132,7 @@ class RotaryLayout:
     """
 
     def names(self, model: LanguageModel) -> dict[str, str]:
-        """Tensor names, ours -> theirs."""
+        """Returns the tensor names, ours -> theirs."""
         names = (
             stack_names(model.decoder, "decoder", "model.layers", _MATRICES | self.norms) | _ENDS
         )

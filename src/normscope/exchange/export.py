@@ -41,8 +41,8 @@ _ROTARY: dict[str, tuple[Any, ...]] = {
 def _transformers(
     name: str, architecture: str, model: type[AnyModel], wiring: str, convert: Any, **options: Any
 ) -> ExportForm:
-    """A form that transformers opens. convert: as `writer` takes it. options: further fields of the
-    form.
+    """Returns a form that transformers opens. convert: as `writer` takes it. options: further
+    fields of the form.
     """
     return ExportForm(
         name=name,
@@ -62,7 +62,7 @@ def _rotary(
     *,
     activation: str = "swiglu",
 ) -> ExportForm:
-    """A decoder with rotary positions. settings: dotted keys with their values, beside
+    """Returns a decoder with rotary positions. settings: dotted keys with their values, beside
     `_ROTARY`.
     """
     return _transformers(
@@ -153,8 +153,8 @@ def export_run(
 
 
 def chosen(name: str | None, model: AnyModel) -> ExportForm:
-    """The form of that name, or without one the first that holds `model`. Raises UserError naming
-    those that do.
+    """Returns the form of that name, or without one the first that holds `model`. Raises UserError
+    naming those that do.
     """
     if name is None:
         forms = [form for form in FORMS.values() if isinstance(model, form.model)]

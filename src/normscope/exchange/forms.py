@@ -63,8 +63,8 @@ class ExportForm:
 
 
 def _wirings(model: AnyModel, name: str) -> object:
-    """The formulas that a placement would have in each stack of `model`; None where it is not
-    defined there.
+    """Returns the formulas that a placement would have in each stack of `model`; None where it is
+    not defined there.
     """
     stacks = [module for module in model.children() if isinstance(module, Stack)]
     try:
@@ -191,14 +191,14 @@ def _refuse_settings(form: ExportForm, model: AnyModel) -> None:
 
 
 def _kind(model: type[AnyModel]) -> str:
-    """A class of models in words."""
+    """Returns a class of models in words."""
     return next(
         f"{task.model_words} (task {task.name})" for task in TASKS.values() if task.model is model
     )
 
 
 def norm_epsilon(model: AnyModel) -> float:
-    """The ε of the model's norms."""
+    """Returns the ε of the model's norms."""
     return next(norm.eps for norm in model.modules() if isinstance(norm, nn.LayerNorm | RMSNorm))  # type: ignore[return-value]
 
 

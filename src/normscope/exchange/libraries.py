@@ -53,8 +53,8 @@ def _write_files(folder: Path, words: Words) -> None:
 
 
 def difference(model: AnyModel, folder: Path, words: Words) -> float:
-    """The largest difference of logits: of an encoder all but the pooler, which a model for masked
-    tokens lacks.
+    """Returns the largest difference of logits: of an encoder all but the pooler, which a model for
+    masked tokens lacks.
     """
     opened = _opened(folder)
     with torch.inference_mode():
@@ -108,8 +108,8 @@ def _largest(ours: Tensor, theirs: Tensor) -> float:
 
 
 def _opened(folder: Path) -> Any:
-    """The model in a folder, of the class that its configuration names. Raises UserError without
-    transformers.
+    """Returns the model in a folder, of the class that its configuration names. Raises UserError
+    without transformers.
     """
     try:
         import transformers
@@ -238,7 +238,7 @@ def _norm(spec: Any, state: dict[str, NDArray[np.float32]], at: str) -> None:
 
 
 def translator_difference(model: EncoderDecoder, folder: Path, words: Words) -> float:
-    """The largest difference of log-probabilities of random target tokens, in nats."""
+    """Returns the largest difference of log-probabilities of random target tokens, in nats."""
     translator = _ctranslate2().Translator(
         str(folder), device="cpu", compute_type="float32", intra_threads=1
     )

@@ -150,7 +150,7 @@ def _subtitle(opened: OpenedSearch) -> str:
 
 
 def _with_folder(file: Path) -> str:
-    """A file's name behind that of its folder: GLUE's are all train.tsv and dev.tsv."""
+    """Returns a file's name behind that of its folder: GLUE's are all train.tsv and dev.tsv."""
     return "/".join(file.absolute().parts[-2:])
 
 
@@ -199,8 +199,8 @@ def _scored(cells: Sequence[TuningCell]) -> list[tuple[TuningCell, TuningScores]
 def accuracy_panels(
     searched: Sequence[TuningCell], best: Sequence[TuningCell], tuned: TunedSetting
 ) -> list[Panel]:
-    """The settings that were tried, where there were several, and every seed of the best; both with
-    the majority class.
+    """Returns the settings that were tried, where there were several, and every seed of the best;
+    both with the majority class.
     """
     return [*_search_panels(searched, tuned), _seeds_panel(best, tuned)]
 
@@ -334,7 +334,7 @@ def _by_accuracy(cells: Sequence[TuningCell]) -> list[TuningCell]:
 
 
 def _row(cell: TuningCell) -> list[str]:
-    """Cells of a table: setting, updates and scores."""
+    """Returns the cells of a table: setting, updates and scores."""
     setting, scores = cell.setting, cell.scores()
     accuracy = None if scores is None else scores.accuracy
     nll_nats = None if scores is None else scores.nll_nats

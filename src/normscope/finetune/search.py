@@ -196,7 +196,7 @@ def notes(opened: OpenedSearch) -> list[str]:
 
 
 def setting_lines(cells: Sequence[TuningCell]) -> list[str]:
-    """A table of the settings that were tried, as text."""
+    """Returns a table of the settings that were tried, as text."""
     rows = [f"{'batch':>5}  {'rate':>7}  {'epochs':>6}  {'accuracy':>8}  {'loss, nats':>10}"]
     for cell in cells:
         setting, scores = cell.setting, cell.scores()

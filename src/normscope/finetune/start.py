@@ -44,7 +44,7 @@ class StartEncoder:
     pooler: nn.Module | None
 
     def classifier(self, classes: int, *, dropout: float, seed: int) -> SentenceClassifier:
-        """A model of its own, with the encoder's weights and a head drawn by the seed."""
+        """Returns a model of its own, with the encoder's weights and a head drawn by the seed."""
         return SentenceClassifier(
             deepcopy(self.encoder),
             self.pooler,

@@ -134,8 +134,8 @@ def _parting(
     limit: float,
     window: int = _WINDOW,
 ) -> Parting | None:
-    """The first update from which on values are further apart than the limit, in logarithms, for as
-    many values in a row as the window has, or up to the end.
+    """Returns the first update from which on values are further apart than the limit, in
+    logarithms, for as many values in a row as the window has, or up to the end.
     """
     far = [_apart(value, other) > limit for value, other in zip(values, good, strict=True)]
     in_a_row = 0
@@ -150,8 +150,8 @@ def _parting(
 
 
 def _apart(value: float, other: float) -> float:
-    """The distance of two logarithms; infinite where one number is not finite, or is 0, and the
-    other is not so.
+    """Returns the distance of two logarithms; infinite where one number is not finite, or is 0, and
+    the other is not so.
     """
     usual, usual_other = (math.isfinite(one) and one > 0 for one in (value, other))
     if usual and usual_other:

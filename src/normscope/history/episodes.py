@@ -59,7 +59,8 @@ def logarithms(values: Sequence[float]) -> list[float]:
 
 
 def levels(logs: Sequence[float]) -> list[_Level | None]:
-    """The level before every value, of the ordinary values before it; None for the first `LEAST`.
+    """Returns the level before every value, of the ordinary values before it; None for the first
+    `LEAST`.
 
     Of a value among these that is no number there is one too, without a noise: nothing finite
     stands out of it.
@@ -178,8 +179,8 @@ def episodes(history: History) -> list[Episode]:
 
 
 def _departures(loss: LoggedSeries) -> list[Episode]:
-    """Stretches in which the loss stands out of what was before. Those that nearly touch are
-    one.
+    """Returns the stretches in which the loss stands out of what was before. Those that nearly
+    touch are one.
     """
     logs = logarithms(loss.values)
     before = levels(logs)
@@ -297,8 +298,8 @@ def _plateau(history: History) -> Episode | None:
 
 
 def max_similarity(history: History, update: int) -> float:
-    """The largest mean cosine similarity between the tokens that leave any stack, as last recorded;
-    0 without any.
+    """Returns the largest mean cosine similarity between the tokens that leave any stack, as last
+    recorded; 0 without any.
     """
     found = [
         stack["end_correlation"].at(update)

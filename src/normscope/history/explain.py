@@ -167,8 +167,8 @@ _COLUMNS = 64
 
 
 def page(explanation: Explanation, width: int = WIDTH) -> list[str]:
-    """Lines of at most `width` columns, under forty in all; episodes for which there is no room are
-    counted.
+    """Returns lines of at most `width` columns, under forty in all; episodes for which there is no
+    room are counted.
     """
     history, found = explanation.history, explanation.episodes
     lines = [*wrap(history_head(explanation), width)]

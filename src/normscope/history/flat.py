@@ -48,8 +48,8 @@ class FlatStretch:
 
 
 def flat_stretch(loss: LoggedSeries, logs: Sequence[float]) -> FlatStretch | None:
-    """The flat stretch in which a log ends; None of a loss that still falls, of one that is too
-    noisy to tell, and of fewer than 15 values or 40 updates.
+    """Returns the flat stretch in which a log ends; None of a loss that still falls, of one that is
+    too noisy to tell, and of fewer than 15 values or 40 updates.
 
     The second half counts as flat if its trend (Theil and Sen: the median slope between any two
     parts) is a fall of less than 3 %, or of less than twice its standard error, which for m parts
@@ -151,8 +151,8 @@ class Standing(StrEnum):
 
 
 def frequencies_nats(recipe: TrainingRecipe) -> float | None:
-    """The loss from which a model surely knows no more than frequencies; None where nothing says
-    what that is.
+    """Returns the loss from which a model surely knows no more than frequencies; None where nothing
+    says what that is.
 
     >>> round(frequencies_nats(TrainingRecipe(unigram_nats=3.39)), 2)
     3.22

@@ -31,7 +31,7 @@ one.
 
 
 def lasting(explanation: Explanation) -> Episode | None:
-    """The first rise or plateau; None of a training whose spikes all came back."""
+    """Returns the first rise or plateau; None of a training whose spikes all came back."""
     return next((one for one in explanation.episodes if one.kind in _LASTING), None)
 
 
@@ -44,8 +44,8 @@ def in_question(explanation: Explanation) -> bool:
 
 
 def peak_of(history: History) -> tuple[float | None, int | None]:
-    """The highest rate of a log and the updates over which it had risen to it; None where the log
-    has no rate.
+    """Returns the highest rate of a log and the updates over which it had risen to it; None where
+    the log has no rate.
     """
     rates = history.rate.finite()
     if not rates or max(rates.values) <= 0:

@@ -89,8 +89,8 @@ def _above_usual(history: History, diagnosis: Record) -> str:
 
 
 def _short(history: History) -> Episode | None:
-    """The plateau of a loss that is flat since its beginning, over too few updates to be called so
-    by itself.
+    """Returns the plateau of a loss that is flat since its beginning, over too few updates to be
+    called so by itself.
     """
     loss, limit = history.loss.finite(), frequencies_nats(history.recipe)
     flat = flat_stretch(loss, logarithms(loss.values))
@@ -113,7 +113,7 @@ def _short(history: History) -> Episode | None:
 
 
 def _stands(history: History) -> Episode | None:
-    """The plateau of a loss that hardly falls where little is learned."""
+    """Returns the plateau of a loss that hardly falls where little is learned."""
     found, recipe = _little(history), history.recipe
     limit = frequencies_nats(recipe)
     if recipe.unigram_nats is not None:

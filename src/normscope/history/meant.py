@@ -29,7 +29,7 @@ _MOST_BYTES = 2**18
 
 
 def meant_by(settings: Mapping[str, Any], recipe: TrainingRecipe) -> TrainingRecipe:
-    """The recipe with the highest rate and the warm-up that settings name.
+    """Returns the recipe with the highest rate and the warm-up that settings name.
 
     settings: by name, numbers or texts of numbers; whatever else is among them is left alone. A
     share of the updates counts where their number is among the settings too.
@@ -60,7 +60,7 @@ def meant_by(settings: Mapping[str, Any], recipe: TrainingRecipe) -> TrainingRec
 
 
 def _number(value: Any) -> float | None:
-    """A finite number; None for anything else, a truth value too."""
+    """Returns a finite number; None for anything else, a truth value too."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return None
     try:

@@ -87,7 +87,7 @@ RECIPE = "normscope/recipe/"
 
 
 def plain(name: str) -> str:
-    """A name as the names above are spelled: "LM loss", "lm-loss" and "lm_loss" are one.
+    """Returns a name as the names above are spelled: "LM loss", "lm-loss" and "lm_loss" are one.
 
     >>> plain("Grad Norm")
     'grad_norm'
@@ -101,7 +101,8 @@ def history_of(
     recipe: TrainingRecipe | None = None,
     left_out: Sequence[str] = (),
 ) -> History:
-    """The history of what was logged. left_out: what of the log is not among the rows, in words.
+    """Returns the history of what was logged. left_out: what of the log is not among the rows, in
+    words.
 
     Raises ValueError where nothing was logged, or no loss of a training is among the names, with
     those there are.
@@ -148,7 +149,7 @@ def history_of(
 
 
 def _names_taken(series: Mapping[str, LoggedSeries]) -> dict[str, str | None]:
-    """The log's own name of each quantity; None of one that it does not have."""
+    """Returns the log's own name of each quantity; None of one that it does not have."""
     by_plain_name: dict[str, str] = {}
     for name in series:
         by_plain_name.setdefault(plain(name), name)
@@ -188,8 +189,8 @@ _MOST_UNREAD = 3
 
 
 def words_unread(series: Mapping[str, LoggedSeries], taken: set[str | None]) -> list[str]:
-    """The first names of a log that nothing was read from, and how many more there are; nothing
-    without any.
+    """Returns the first names of a log that nothing was read from, and how many more there are;
+    nothing without any.
     """
     unread = [
         name
@@ -207,14 +208,14 @@ _MOST_NAMES = 10
 
 
 def names_in(tables: Iterable[Mapping[str, Any]]) -> str:
-    """The first names of a log's numbers, as an error shows them."""
+    """Returns the first names of a log's numbers, as an error shows them."""
     names = {name for table in tables for name in table if "normscope/" not in name}
     return ", ".join(map(short_name, sorted(names)[:_MOST_NAMES])) or "none"
 
 
 def _attentions(series: Mapping[str, LoggedSeries]) -> dict[str, dict[str, LoggedSeries]]:
-    """Norms by the usual names of matrices, such as `param_norm/layers.3.self_attn.q_proj.weight`,
-    and logits.
+    """Returns the norms by the usual names of matrices, such as
+    `param_norm/layers.3.self_attn.q_proj.weight`, and logits.
     """
     found: dict[str, dict[str, LoggedSeries]] = {}
     for name, one in series.items():
@@ -251,7 +252,7 @@ def _recipe(known: TrainingRecipe, written: Mapping[str, LoggedSeries]) -> Train
 
 
 def _first(by_plain_name: Mapping[str, str], names: Sequence[str]) -> str | None:
-    """The log's own name of the first of these that it has."""
+    """Returns the log's own name of the first of these that it has."""
     return next((by_plain_name[name] for name in names if name in by_plain_name), None)
 
 
@@ -271,7 +272,7 @@ _MOST_UPDATES = 2**53
 
 
 def update_in(value: object) -> int:
-    """The number of an update, as a log has it. Raises ValueError for what is none."""
+    """Returns the number of an update, as a log has it. Raises ValueError for what is none."""
     if (
         isinstance(value, bool)
         or not isinstance(value, int | float)

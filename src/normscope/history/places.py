@@ -41,8 +41,8 @@ class _LeadingSublayer:
 
 
 def first_place(history: History, episode: Episode) -> _LeadingSublayer | None:
-    """The sub-layer that stood out first around the onset; None where none was recorded, or none
-    leads the others.
+    """Returns the sub-layer that stood out first around the onset; None where none was recorded, or
+    none leads the others.
 
     Looked at are the measurements from the last before the onset to the second after it. A
     sub-layer stands out whose quantity is three times its own median before or more, and three
@@ -59,13 +59,13 @@ def first_place(history: History, episode: Episode) -> _LeadingSublayer | None:
 
 
 def run_away(history: History, episode: Episode) -> _LeadingSublayer | None:
-    """The sub-layer that stood out first, where it did by its updates."""
+    """Returns the sub-layer that stood out first, where it did by its updates."""
     place = first_place(history, episode)
     return place if place is not None and place.quantity == "update_ratio" else None
 
 
 def departures(history: History) -> list[tuple[int, list[_LeadingSublayer]]]:
-    """The updates at which sub-layers leave their own course, each with those that do.
+    """Returns the updates at which sub-layers leave their own course, each with those that do.
 
     A quantity leaves it that is three times its level, the median of nine measurements, and six
     standard deviations of its noise above it. Of measurements that follow each other within nine
@@ -127,15 +127,15 @@ def _grown(history: History, quantity: str, onset: int) -> Iterator[tuple[int, d
 
 
 def _times_of_past(series: LoggedSeries, update: int) -> float | None:
-    """A value over the median of those before it; None without both."""
+    """Returns a value over the median of those before it; None without both."""
     past = [v for v in series.before(update).values[-_PAST:] if v > 0]
     here = [v for u, v in zip(series.updates, series.values, strict=True) if u == update]
     return here[0] / median(past) if past and here and math.isfinite(here[0]) else None
 
 
 def grown_at(history: History, episode: Episode) -> tuple[int, float] | None:
-    """The first measured update around the onset at which logits are three times their past, and
-    how many times.
+    """Returns the first measured update around the onset at which logits are three times their
+    past, and how many times.
     """
     logits = history.logit_deviation.finite()
     past = logits.before(episode.onset)
@@ -147,8 +147,8 @@ def grown_at(history: History, episode: Episode) -> tuple[int, float] | None:
 
 
 def alike_at(history: History, episode: Episode) -> int | None:
-    """The first measured update from the onset on at which the tokens that leave a stack are alike,
-    and stay so.
+    """Returns the first measured update from the onset on at which the tokens that leave a stack
+    are alike, and stay so.
     """
     known = sorted(
         {

@@ -35,7 +35,7 @@ class LoggedSeries:
         return LoggedSeries(self.updates[first:], self.values[first:])
 
     def at(self, update: int) -> float | None:
-        """The last value up to that update; None where there is none yet."""
+        """Returns the last value up to that update; None where there is none yet."""
         count = bisect_right(self.updates, update)
         return self.values[count - 1] if count else None
 
@@ -115,7 +115,7 @@ class History:
         return self.loss.updates[-1] if self.loss else 0
 
     def of_sublayers(self, quantity: str) -> dict[str, LoggedSeries]:
-        """One quantity of every sub-layer that has it."""
+        """Returns one quantity of every sub-layer that has it."""
         return {
             place: found[quantity] for place, found in self.sublayers.items() if quantity in found
         }

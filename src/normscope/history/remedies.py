@@ -74,7 +74,7 @@ def our_trainings() -> Counted:
 
 
 def counted_in(table: Mapping[str, Mapping[str, Collection[int]]]) -> Counted:
-    """The counts in a table of plain values: by situation and remedy, ended and tried."""
+    """Returns the counts in a table of plain values: by situation and remedy, ended and tried."""
     found: dict[Situation, dict[Remedy, Cured]] = {}
     for situation, remedies in table.items():
         found[Situation(situation)] = {
@@ -102,7 +102,7 @@ def situation_of(diagnosis: Record) -> Situation:
 
 
 def skip_fault(diagnosis: Record) -> Finding | None:
-    """The worst finding of a wrong skip path, notes aside; None without one."""
+    """Returns the worst finding of a wrong skip path, notes aside; None without one."""
     wrong = [
         one
         for one in diagnosis.findings

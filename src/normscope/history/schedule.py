@@ -44,7 +44,7 @@ def schedule_signs(history: History) -> Iterator[Episode]:
 
 
 def warmup_seen(rates: LoggedSeries) -> int:
-    """The first logged update at which a rate has come to its highest."""
+    """Returns the first logged update at which a rate has come to its highest."""
     highest = max(rates.values)
     return next(
         update

@@ -59,7 +59,7 @@ def _steps(explanation: Explanation) -> Picture | None:
 
 
 def _ratios(explanation: Explanation, ratios: dict[str, LoggedSeries]) -> list[Series]:
-    """The median sub-layer with the range of all, and those in which an episode began."""
+    """Returns the median sub-layer with the range of all, and those in which an episode began."""
     updates = sorted({update for one in ratios.values() for update in one.updates})
     tables = [dict(zip(one.updates, one.values, strict=True)) for one in ratios.values()]
     low = []
@@ -131,8 +131,8 @@ def _picture(
 
 
 def thinned(values: Sequence[float]) -> list[int]:
-    """Places of the lowest and the highest of every few values: a spike of one update is not
-    thinned away.
+    """Returns the places of the lowest and the highest of every few values: a spike of one update
+    is not thinned away.
     """
     every = -(-len(values) // _POINTS) or 1
     groups = [

@@ -243,7 +243,7 @@ def _usual(advice: Advice | None) -> float | None:
 
 
 def _lower(own: float, advice: Advice | None) -> float:
-    """A third of the own rate, or the usual one where that is lower."""
+    """Returns a third of the own rate, or the usual one where that is lower."""
     usual = _usual(advice)
     return own / _LOWER if usual is None else min(usual, own / _LOWER)
 

@@ -78,7 +78,7 @@ _LAST_LINE = "# SHA-256 of the lines above: "
 
 
 def sealed_lines(text: str) -> str:
-    """Lines of text, and a last one with their SHA-256, which is a comment in TOML."""
+    """Returns lines of text, and a last one with their SHA-256, which is a comment in TOML."""
     return f"{text}{_LAST_LINE}{hashlib.sha256(text.encode()).hexdigest()}\n"
 
 

@@ -147,8 +147,8 @@ def refuse_endless(table: dict[str, Any], source: str) -> None:
 
 
 def largest(table: dict[str, Any], count: int = 3) -> str:
-    """The largest whole numbers with their dotted keys, as words: what makes a model too large is
-    among them.
+    """Returns the largest whole numbers with their dotted keys, as words: what makes a model too
+    large is among them.
     """
     found = sorted(_numbers(table), key=lambda entry: -entry[1])[:count]
     return ", ".join(f"{key} = {shown(number)}" for key, number in found)

@@ -168,7 +168,7 @@ class SealedJson:
         return sealed_json(self.format_name)
 
     def text(self, state: Mapping[str, Any]) -> str:
-        """A file's content."""
+        """Returns a file's content."""
         return _sealed({"format": self.format_name, "version": self.version, **state})
 
     def read(self, path: Path) -> dict[str, Any]:

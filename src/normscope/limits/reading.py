@@ -40,7 +40,7 @@ def is_folder(path: Path) -> bool:
 
 
 def read_text(path: Path, *, most_bytes: int = MOST_JSON_BYTES) -> str:
-    """All of a UTF-8 file. Raises OSError, or ValueError for one that is longer or of other
+    """Returns all of a UTF-8 file. Raises OSError, or ValueError for one that is longer or of other
     bytes.
     """
     # One byte more than is allowed tells, and a file without an end cannot fill the memory.
@@ -102,7 +102,7 @@ def parse_toml(text: str) -> dict[str, Any]:
 
 
 def shown(value: object, most: int = 80) -> str:
-    """A value as Python writes it, cut: what came may be megabytes long, and a message is a
+    """Returns a value as Python writes it, cut: what came may be megabytes long, and a message is a
     line.
     """
     text = str(value) if isinstance(value, int) and value in _INT64 else _written(value, most)

@@ -116,8 +116,8 @@ def as_asked_around() -> Iterator[None]:
 
 
 def lowered(dtype: torch.dtype, device: torch.device) -> torch.dtype:
-    """The dtype in which the pass asks for a product of numbers of that dtype: autocast's, but for
-    float64.
+    """Returns the dtype in which the pass asks for a product of numbers of that dtype: autocast's,
+    but for float64.
     """
     if not _left_out.depth or dtype not in (torch.float32, torch.float16, torch.bfloat16):
         return dtype

@@ -19,8 +19,8 @@ _Reduced = TypeVar("_Reduced")
 
 
 def first_tensor(value: Any) -> Tensor:
-    """The tensor itself, or the first one of a tuple, list or mapping: what most libraries' blocks
-    put first.
+    """Returns the tensor itself, or the first one of a tuple, list or mapping: what most libraries'
+    blocks put first.
 
     Raises TypeError where there is none.
     """
@@ -115,8 +115,8 @@ def _first_argument(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, 
 
 
 def gradient_norms(model: nn.Module) -> dict[str, float]:
-    """Frobenius norm of each parameter's present gradient, by parameter name; parameters without
-    one are left out.
+    """Returns the Frobenius norm of each parameter's present gradient, by parameter name;
+    parameters without one are left out.
     """
     named = [(name, p.grad) for name, p in model.named_parameters() if p.grad is not None]
     norms = torch._foreach_norm([gradient for _, gradient in named]) if named else []
@@ -178,7 +178,7 @@ def euclidean_norm(x: Tensor) -> float:
 
 
 def mean_square(x: Tensor) -> float:
-    """The mean of all squares: of (..., D) E‖x‖²/d over the tokens; NaN of none."""
+    """Returns the mean of all squares: of (..., D) E‖x‖²/d over the tokens; NaN of none."""
     return euclidean_norm(x) ** 2 / x.numel() if x.numel() else math.nan
 
 

@@ -187,8 +187,8 @@ class Sensitivity:
 
 
 def counted_losses(losses_SR: ArrayLike, initial_S: ArrayLike) -> _Floats:
-    """The losses as the sensitivity counts them, (S, R): the loss at initialisation for what is
-    worse or not finite.
+    """Returns the losses as the sensitivity counts them, (S, R): the loss at initialisation for
+    what is worse or not finite.
 
     losses_SR: final losses, one row a seed and one column a rate; NaN or an infinity for a run that
     diverged. initial_S: the loss at initialisation of each seed. Raises ValueError for shapes that
@@ -255,6 +255,6 @@ def lr_sensitivity(
 
 
 def _deviation(losses_xR: _Floats) -> _Floats:
-    """Mean less minimum over the last axis, the rates."""
+    """Returns the mean less minimum over the last axis, the rates."""
     found: _Floats = losses_xR.mean(-1) - losses_xR.min(-1)
     return found

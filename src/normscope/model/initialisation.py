@@ -60,8 +60,8 @@ def draw_bert(weight: Tensor, gain: float = 1.0) -> None:
 
 
 def unit_vectors(model: nn.Module) -> list[tuple[Tensor, int]]:
-    """The weights whose vectors the model's placements keep at length 1, and the dimension along
-    which they lie.
+    """Returns the weights whose vectors the model's placements keep at length 1, and the dimension
+    along which they lie.
     """
     return [
         found

@@ -80,7 +80,7 @@ class AttentionConfig:
 
 
 def with_heads(shape: StackShape, attention: AttentionConfig) -> StackShape:
-    """The stack with these heads of keys and values, and of this width.
+    """Returns the stack with these heads of keys and values, and of this width.
 
     Raises ValueError where they do not go with its width and its heads.
     """

@@ -264,7 +264,7 @@ class Schedules(nn.Module):
             self.register_buffer(name, torch.tensor(value))
 
     def value(self, name: str) -> Tensor:
-        """The number, a tensor without dimensions."""
+        """Returns the number, a tensor without dimensions."""
         return self.get_buffer(name)
 
 

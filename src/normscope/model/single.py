@@ -95,7 +95,9 @@ class MaskedEncoder(nn.Module):
         return self.transform_norm(nn.functional.gelu(self.transform(hidden_MD)))  # type: ignore[no-any-return]
 
     def output_rows(self) -> Tensor:
-        """The rows (V, D) of the tied output projection, as the placement uses them there."""
+        """Returns the rows (V, D) of the tied output projection, as the placement uses them
+        there.
+        """
         rows = self.embedding.weight
         return self.encoder.placement.output_rows(rows, self.head, len(rows))  # type: ignore[no-any-return]
 
@@ -173,7 +175,7 @@ class LanguageModel(nn.Module):
         return self.decoder(x_ND, Context(layout=layout, causal=True, cache=cache))  # type: ignore[no-any-return]
 
     def output_rows(self) -> Tensor:
-        """The rows (V, D) of the output projection, as the placement uses them there."""
+        """Returns the rows (V, D) of the output projection, as the placement uses them there."""
         rows = self.embedding.weight if self.output is None else self.output.weight
         return self.decoder.placement.output_rows(rows, self.head, len(rows))  # type: ignore[no-any-return]
 

@@ -165,7 +165,7 @@ class StackConfig:
 
 
 def stack_config(config: Any) -> StackConfig:
-    """The part of a model's configuration that its stacks have a use for."""
+    """Returns the part of a model's configuration that its stacks have a use for."""
     shared = {field.name for field in fields(config)} & {
         field.name for field in fields(StackConfig)
     }
@@ -305,6 +305,6 @@ def norm_maker(
 def make_norm(
     placement: Placement, norm: str, epsilon: float | Literal["as-placement"], width: int
 ) -> nn.Module:
-    """One norm of the kind and the ε that were asked for, or of the placement's own."""
+    """Returns one norm of the kind and the ε that were asked for, or of the placement's own."""
     kind = NORMS[placement.default_norm if norm == "as-placement" else norm]
     return kind(width, placement.norm_epsilon if epsilon == "as-placement" else epsilon)

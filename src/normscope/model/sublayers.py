@@ -296,6 +296,6 @@ class _GatedFeedForward(SublayerModule):
 def feed_forward(
     width: int, ffn_width: int, dropout: float, activation: str, *, bias: bool = True
 ) -> SublayerModule:
-    """The sub-layer of an activation, gated or not. Raises KeyError for an unknown one."""
+    """Returns the sub-layer of an activation, gated or not. Raises KeyError for an unknown one."""
     kind = _GatedFeedForward if activation in GATED else FeedForward
     return kind(width, ffn_width, dropout, activation, bias=bias)

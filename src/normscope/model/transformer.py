@@ -257,8 +257,8 @@ class EncoderDecoder(nn.Module):
         )
 
     def output_rows(self) -> Tensor:
-        """The rows (V, D) that hidden states meet: the target embedding, as the placement uses it
-        there.
+        """Returns the rows (V, D) that hidden states meet: the target embedding, as the placement
+        uses it there.
         """
         rows = self.target_embedding.weight
         return self.decoder.placement.output_rows(rows, self.head, len(rows))  # type: ignore[no-any-return]

@@ -49,8 +49,8 @@ class _UpdateRecorder:
             self._norms[id(parameter)] = _norm(parameter.grad)
 
     def gradient_norms(self, model: nn.Module) -> dict[str, float]:
-        """Frobenius norms by parameter name of those of the model's parameters that had a gradient
-        meanwhile.
+        """Returns the Frobenius norms by parameter name of those of the model's parameters that had
+        a gradient meanwhile.
         """
         found = {
             name: self._norms[id(p)] for name, p in model.named_parameters() if id(p) in self._norms
@@ -95,8 +95,8 @@ class LoopMonitor:
             self._recorder = _UpdateRecorder(model)
 
     def measured(self, model: nn.Module, update: int, *, before_clipping: bool) -> dict[str, float]:
-        """The measurements of `Monitor`; {} for an update that is not due, or whose beginning was
-        not announced.
+        """Returns the measurements of `Monitor`; {} for an update that is not due, or whose
+        beginning was not announced.
 
         before_clipping: whether `.grad` is complete and not clipped yet; otherwise gradients are
         those that were seen as backward left them. Raises ValueError as `Monitor` does, and where
@@ -137,7 +137,7 @@ class LoopMonitor:
 
 
 def _beside(model: nn.Module, batch: Inputs) -> Inputs:
-    """The batch on the device of the model's parameters."""
+    """Returns the batch on the device of the model's parameters."""
     device = next((parameter.device for parameter in model.parameters()), None)
     if callable(batch) or device is None:
         return batch

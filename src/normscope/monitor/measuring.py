@@ -34,7 +34,8 @@ square is idle.
 
 
 def _attention_entropy(graph: Graph, branch: Branch) -> float | None:
-    """Mean entropy of attention's weights, over the largest that the number of keys allows: 0 to 1.
+    """Returns the mean entropy of attention's weights, over the largest that the number of keys
+    allows: 0 to 1.
 
     1 is a plain mean of all tokens that may be seen, 0 a copy of one of them. Queries that may see
     one key say nothing and are left out. None for a branch without a softmax over scores, and
@@ -59,8 +60,8 @@ def _attention_entropy(graph: Graph, branch: Branch) -> float | None:
 
 
 def _idle_units(graph: Graph, branch: Branch) -> float | None:
-    """The share of a feed-forward sub-layer's hidden units that are the same for every token: dead
-    or saturated.
+    """Returns the share of a feed-forward sub-layer's hidden units that are the same for every
+    token: dead or saturated.
 
     A unit of ReLU that is never active, one of a sigmoid that is always open: neither gets a
     gradient through its activation, nor tells one token from another. Hidden are the values that
@@ -88,7 +89,7 @@ def _idle_units(graph: Graph, branch: Branch) -> float | None:
 
 
 def _logit_deviation(graph: Graph, streams: Sequence[Stream]) -> float | None:
-    """The logits' standard deviation about each token's mean, root mean square over tokens.
+    """Returns the logits' standard deviation about each token's mean, root mean square over tokens.
 
     Logits are what a softmax is taken of behind the last stack, else what the model's output calls
     so. None where neither is there.
@@ -125,7 +126,7 @@ sub-layer counts as saturated."""
 def _named_measurements(
     graph: Graph, streams: Sequence[Stream], stacks: Sequence[Stack], gradients: Mapping[str, float]
 ) -> dict[str, float]:
-    """Measurements as `normscope/<stack>/block_<number>/<kind>/<quantity>`, and
+    """Returns the measurements as `normscope/<stack>/block_<number>/<kind>/<quantity>`, and
     `normscope/<stack>/<quantity>`.
 
     Quantities of a sub-layer are `stream_square`, `share`, `correlation` and `gradient_norm`, as
@@ -164,7 +165,7 @@ def _named_measurements(
 
 
 def _stack_names(stacks: Sequence[Stack]) -> list[str]:
-    """The stack's path in the model, `stack` for the model itself; several of one name are
+    """Returns the stack's path in the model, `stack` for the model itself; several of one name are
     numbered.
     """
     return _numbered([stack.name or "stack" for stack in stacks])
@@ -234,7 +235,7 @@ class Monitor:
         inputs: Inputs | None = None,
         gradients: Mapping[str, float] | None = None,
     ) -> dict[str, float]:
-        """The measurements at this update, counted from 1, by name; {} where it is not due.
+        """Returns the measurements at this update, counted from 1, by name; {} where it is not due.
 
         inputs: in place of those of the monitor. gradients: norms by parameter; None takes them of
         `.grad`. Raises ValueError as `find_stacks` does at the first measurement. A training is not

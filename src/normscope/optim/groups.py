@@ -17,7 +17,7 @@ _HEADS = ("lm_head", "head", "classifier", "score", "output_projection", "qa_out
 
 
 def roles(model: nn.Module) -> dict[str, Role]:
-    """The role of every parameter, by its name in `model.named_parameters()`.
+    """Returns the role of every parameter, by its name in `model.named_parameters()`.
 
     A module says it of its own parameters where it has an attribute `role`. Without one: embedding
     of tables of rows; norm of gains and shifts; bias of what a matrix's output is shifted by; head
@@ -106,8 +106,8 @@ def parted(
     peak_lr: float,
     weight_decay: float,
 ) -> list[dict[str, Any]]:
-    """Parameter groups as torch's optimisers take them, one for each role that occurs, with `role`
-    and `lr_factor`.
+    """Returns the parameter groups as torch's optimisers take them, one for each role that occurs,
+    with `role` and `lr_factor`.
 
     weights, of: parameters and their roles by name. Every parameter stands in one group.
     """

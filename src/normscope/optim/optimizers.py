@@ -171,8 +171,8 @@ _INSTEAD = {"muon": "muon_momentum"}
 def make_optimizer(
     model: nn.Module, config: OptimizerConfig, given: Iterable[Mapping[str, Any]] | None = None
 ) -> torch.optim.Optimizer:
-    """The optimiser of that name over all parameters of the model, a group for each role, at the
-    peak rate.
+    """Returns the optimiser of that name over all parameters of the model, a group for each role,
+    at the peak rate.
 
     given: groups of the caller's own, as of `given_groups`. Raises UserError for lion where
     `lion-pytorch` is not installed.

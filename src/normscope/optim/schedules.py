@@ -177,7 +177,8 @@ def parse_duration(duration: int | str) -> tuple[Fraction, str]:
 
 
 def factor(schedule: ScheduleConfig, update: int, *, horizon_updates: int) -> float:
-    """The factor of the peak rate at `update`, counted from 1, of a run of `horizon_updates`.
+    """Returns the factor of the peak rate at `update`, counted from 1, of a run of
+    `horizon_updates`.
 
     `decay_at` must be in updates (`ScheduleConfig.in_updates`). Raises ValueError for update < 1.
     """
@@ -225,8 +226,8 @@ def never_peaks(schedule: ScheduleConfig, *, horizon_updates: int) -> bool:
 
 
 def summed_factor(schedule: ScheduleConfig, *, updates: int, horizon_updates: int) -> float:
-    """Sum of the factor over the first `updates` updates; times the peak rate: its cumulative
-    learning rate.
+    """Returns the sum of the factor over the first `updates` updates; times the peak rate: its
+    cumulative learning rate.
     """
     return math.fsum(
         factor(schedule, u, horizon_updates=horizon_updates) for u in range(1, updates + 1)
@@ -261,8 +262,8 @@ class AdaptiveConfig:
 
 
 def adaptive_value(schedule: AdaptiveConfig, update: int) -> float:
-    """The number at `update`, counted from 1; 0 gives `start`, and `over` and all later ones give
-    `end`.
+    """Returns the number at `update`, counted from 1; 0 gives `start`, and `over` and all later
+    ones give `end`.
 
     `over` must be in updates (`AdaptiveConfig.in_updates`). Raises ValueError for update < 0.
     """

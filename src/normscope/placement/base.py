@@ -159,7 +159,8 @@ class End(Protocol):
     def parameter(
         self, name: str, *, initial: Initial, shape: tuple[int, ...] = (), std: float = 0.0
     ) -> Value:
-        """A trainable number (or a tensor of that shape) of the formula, starting from `initial`.
+        """Returns a trainable number (or a tensor of that shape) of the formula, starting from
+        `initial`.
 
         std: of the normal distribution about it from which the first values are drawn, with the
         weights of F. An index takes an entry of a tensor, and of several dimensions a row:
@@ -168,8 +169,8 @@ class End(Protocol):
         ...
 
     def scheduled(self, name: str, *, initial: float) -> Value:
-        """A number that follows a schedule over updates (`[adaptive]` of a run), `initial` before
-        the first.
+        """Returns a number that follows a schedule over updates (`[adaptive]` of a run), `initial`
+        before the first.
 
         One for the whole model, whoever asks; training does not change it, and a checkpoint keeps
         it.
@@ -282,7 +283,7 @@ class Placement:
         return self.table_rows(rows) * math.sqrt(self.stack.width)
 
     def start(self, x: Value, end: End) -> State:
-        """The state at depth 0, from the embedding."""
+        """Returns the state at depth 0, from the embedding."""
         return x
 
     def block(self, state: State, sublayers: Sequence[Sublayer]) -> State:
@@ -298,7 +299,7 @@ class Placement:
         raise NotImplementedError(f"placement {self.name!r} must define join or block")
 
     def finish(self, state: State, end: End) -> Value:
-        """The stack's output, from the last state: the final-norm rule."""
+        """Returns the stack's output, from the last state: the final-norm rule."""
         return state
 
     def output_rows(self, rows: Value, head: End, vocabulary: int) -> Value:
@@ -308,8 +309,8 @@ class Placement:
         return rows
 
     def hidden(self, state: State) -> Value:
-        """The residual stream x_l of a state, as curves over depth show it: the first part where it
-        has several.
+        """Returns the residual stream x_l of a state, as curves over depth show it: the first part
+        where it has several.
         """
         return state[0] if isinstance(state, tuple) else state
 
@@ -327,8 +328,8 @@ class Placement:
     def profiled(
         self, branch_variances: Sequence[float], input_variance: float
     ) -> Mapping[str, float]:
-        """Initial values of the next sub-layer's parameters, from the variances of all branches
-        F(x) before it.
+        """Returns the initial values of the next sub-layer's parameters, from the variances of all
+        branches F(x) before it.
 
         There is at least one: the first sub-layer of a stack keeps the values it starts with. Each
         is the variance over all elements of one batch, which is run as `profiling` says;

@@ -146,7 +146,8 @@ def weighed_sum(first: Value, values: tuple[Value, ...], weights: tuple[Number, 
 def doubly_stochastic(
     logits: Sequence[Number], *, rounds: int = 20, epsilon: float = 0.0
 ) -> tuple[tuple[Number, ...], ...]:
-    """A square matrix of numbers whose rows and columns sum to 1, from its logits row after row.
+    """Returns a square matrix of numbers whose rows and columns sum to 1, from its logits row after
+    row.
 
     The softmax of each row, then by turns columns and rows divided by their sums (Sinkhorn and
     Knopp), `rounds` times columns, so that columns sum to 1 exactly and rows all but so. epsilon:

@@ -44,8 +44,8 @@ class _Naming:
     """id of a value -> the letter that stands for it."""
 
     def common(self, expressions: Sequence[Symbol]) -> list[str]:
-        """A statement for each value that is used in more than two places of all expressions
-        together.
+        """Returns a statement for each value that is used in more than two places of all
+        expressions together.
         """
         uses, nodes = self._uses(expressions)
         whole = {id(expression) for expression in expressions}
@@ -54,7 +54,9 @@ class _Naming:
         )
 
     def assignment(self, name: str, expression: Symbol) -> list[str]:
-        """The assignment, after a statement for each value that this expression uses twice."""
+        """Returns the assignment, after a statement for each value that this expression uses
+        twice.
+        """
         uses, nodes = self._uses([expression])
         found = self._name(
             [node for key, node in nodes.items() if uses[key] > 1 and node is not expression]
@@ -105,8 +107,9 @@ DEFAULT_STACK = StackShape(
 
 
 def shown_stack(placement: type[Placement]) -> StackShape:
-    """The stack that a formula is printed for where none is given: that of the first model it is
-    defined for, or the encoder of an encoder-decoder."""
+    """Returns the stack that a formula is printed for where none is given: that of the first model
+    it is defined for, or the encoder of an encoder-decoder.
+    """
     if DEFAULT_STACK.model in placement.models:
         return DEFAULT_STACK
     if placement.models[0] == "decoder-only":
@@ -138,7 +141,7 @@ def formula(placement: type[Placement], stack: StackShape | None = None) -> str:
 
 
 def lines(placement: type[Placement], stack: StackShape | None = None) -> list[str]:
-    """The statements of `formula`."""
+    """Returns the statements of `formula`."""
     return _lines(placement, stack or shown_stack(placement), _WHOLE)
 
 
@@ -174,7 +177,7 @@ def _lines(placement: type[Placement], stack: StackShape, length: "_Length") -> 
 
 
 def _block(placement: Placement, step: Step, writes: _Writer) -> tuple[str, ...]:
-    """The assignments of one block."""
+    """Returns the assignments of one block."""
     if type(placement).block is not Placement.block:
         return tuple(writes(_changed(parts(step.before), step.after, placement), False))
     by_kind = {}
@@ -216,12 +219,14 @@ def _first_of_many(count: int) -> int:
 
 
 def _assignments(changed: _Changes, first: bool) -> list[str]:
-    """One assignment for each part that changes, after the numbers of a token that they have."""
+    """Returns one assignment for each part that changes, after the numbers of a token that they
+    have.
+    """
     return meanings(_whole(changed)) + _written(changed, first)
 
 
 def _written(changed: _Changes, first: bool) -> list[str]:
-    """The assignments, after what they have in common; a history gains what is appended."""
+    """Returns the assignments, after what they have in common; a history gains what is appended."""
     naming = _Naming()
     found = naming.common(_whole(changed))
     for name, was, now in changed:

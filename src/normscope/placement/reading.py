@@ -121,13 +121,13 @@ def read_head(placement: Placement, vocabulary: int) -> SymbolEnd:
 
 
 def parts(state: State) -> tuple[SymbolState, ...]:
-    """The parts of a state, one for each stream."""
+    """Returns the parts of a state, one for each stream."""
     return tuple(state) if isinstance(state, tuple) else (state,)
 
 
 def named_parts(state: State, placement: Placement) -> State:
-    """The state with expressions replaced by the names of its streams, so that a formula does not
-    grow with depth.
+    """Returns the state with expressions replaced by the names of its streams, so that a formula
+    does not grow with depth.
     """
     found, names = parts(state), placement.streams
     if len(names) != len(found):
@@ -176,7 +176,7 @@ class Cost:
 
 
 def block_cost(placement: Placement, block: int) -> Cost:
-    """The cost of one block, counted from 1. A value that the formula uses twice is counted
+    """Returns the cost of one block, counted from 1. A value that the formula uses twice is counted
     once.
     """
     width = placement.stack.width

@@ -82,15 +82,16 @@ def register(placement: type[Placement]) -> type[Placement]:
 
 
 def _source(placement: type[Placement]) -> tuple[str, str]:
-    """The file of a class, and its name there. A user's file may be loaded twice in one process, by
-    path and by import, under two names of modules: the same source is not a clash."""
+    """Returns the file of a class, and its name there. A user's file may be loaded twice in one
+    process, by path and by import, under two names of modules: the same source is not a clash.
+    """
     module = sys.modules.get(placement.__module__)
     return getattr(module, "__file__", None) or placement.__module__, placement.__qualname__
 
 
 def registered() -> dict[str, type[Placement]]:
-    """All placements by name, in alphabetical order. Raises ValueError for a formula that nothing
-    can be made of.
+    """Returns all placements by name, in alphabetical order. Raises ValueError for a formula that
+    nothing can be made of.
     """
     return {name: _readable(placement) for name, placement in sorted(_REGISTRY.items())}
 
@@ -105,7 +106,7 @@ def _readable(placement: type[Placement]) -> type[Placement]:
 
 
 def named(name: str) -> type[Placement]:
-    """The placement of that name, however it is written: `Pre-LN`, `pre_ln` and `preln` are
+    """Returns the placement of that name, however it is written: `Pre-LN`, `pre_ln` and `preln` are
     `pre-ln`. With `+qk-norm` behind it, as in `pre-ln+qk-norm-whole`, it has norms on queries and
     keys.
 
@@ -157,5 +158,7 @@ def _parted(name: str) -> tuple[str, QueryKeyNorm | None]:
 
 
 def _letters(name: str) -> str:
-    """A name without what people write differently: case, spaces, hyphens and underscores."""
+    """Returns a name without what people write differently: case, spaces, hyphens and
+    underscores.
+    """
     return re.sub(r"[\s_-]", "", name.lower())

@@ -23,7 +23,7 @@ class Draw:
     of: Literal["normal", "uniform", "zeros", "identity"] = "normal"
 
     def std(self, gain: float, rows: int, columns: int) -> float:
-        """The root mean square of an entry."""
+        """Returns the root mean square of an entry."""
         size = self.size(gain, rows, columns)
         return 2 * size / math.sqrt(12) if self.of == "uniform" else size
 
@@ -133,7 +133,7 @@ SCHEMES: dict[str, Scheme] = {
 
 
 def weights_of(kind: SublayerKind) -> tuple[str, ...]:
-    """The weight matrices of a sub-layer, by the names that initialisation uses."""
+    """Returns the weight matrices of a sub-layer, by the names that initialisation uses."""
     return FFN_WEIGHTS if kind == "feed_forward" else ATTENTION_WEIGHTS
 
 

@@ -74,7 +74,7 @@ class Symbol:
             yield weight * value
 
     def __getitem__(self, index: int) -> "Symbol":
-        """An entry of a parameter, or a row of it, printed counted from 1."""
+        """Returns an entry of a parameter, or a row of it, printed counted from 1."""
         if not self.shape or not 0 <= index < self.shape[0]:
             raise IndexError(f"{self.op} of shape {self.shape} has no entry {index}")
         between = "" if re.search(r"_\d+$", self.op) else "_"
@@ -114,7 +114,9 @@ class Symbol:
 
 
 def number(value: float) -> Symbol:
-    """A number as a symbol: under its name where it has one, with four digits where it has none."""
+    """Returns a number as a symbol: under its name where it has one, with four digits where it has
+    none.
+    """
     return Symbol(value.text if isinstance(value, Constant) else f"{value:.4g}")
 
 

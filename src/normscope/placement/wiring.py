@@ -158,7 +158,7 @@ class _Builder:
         self.alive += values
 
     def joined(self, part: SymbolState) -> Symbol:
-        """A part as one symbol: a history, as the additions to it, one after the other."""
+        """Returns a part as one symbol: a history, as the additions to it, one after the other."""
         if isinstance(part, Symbol):
             return part
         old = [value for value in part if id(value) in self.found]
@@ -172,8 +172,8 @@ class _Builder:
         return whole
 
     def visit(self, symbol: Symbol) -> int:
-        """The node of a symbol that depends on a token: one with a width. Numbers and parameters
-        have none.
+        """Returns the node of a symbol that depends on a token: one with a width. Numbers and
+        parameters have none.
         """
         if id(symbol) not in self.found:
             self.alive.append(symbol)
@@ -234,8 +234,8 @@ def _with_number(symbol: Symbol) -> str:
 
 
 def _weights(weights: Sequence[Symbol]) -> tuple[str, ...]:
-    """Weights under the names that they share, numbers of a token with what they are computed
-    from.
+    """Returns the weights under the names that they share, numbers of a token with what they are
+    computed from.
     """
     found: dict[str, dict[str, None]] = {}
     for weight in weights:
@@ -263,7 +263,7 @@ def _of_a_token(number: Symbol) -> list[tuple[str, str]]:
 
 
 def _sources(number: Symbol) -> list[Symbol]:
-    """The values that it is computed from, through numbers that it is computed from."""
+    """Returns the values that it is computed from, through numbers that it is computed from."""
     return [
         found for read in number.reads for found in (_sources(read) if read.meaning else [read])
     ]

@@ -20,7 +20,7 @@ _RAN, _REFUSED = "ran", "refused"
 
 
 def kept_to(folder: Path, scratch: Path, told: Path) -> dict[str, str]:
-    """The environment, beside another, of a command of ours that is to `keep_to` these."""
+    """Returns the environment, beside another, of a command of ours that is to `keep_to` these."""
     return {_VARIABLE: json.dumps([str(folder), str(scratch), str(told)])}
 
 

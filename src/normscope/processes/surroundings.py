@@ -51,7 +51,7 @@ _LOOK_SECONDS = 1.0
 
 
 def with_lifeline(environment: dict[str, str]) -> dict[str, str]:
-    """The environment of a process that this one starts, and that is to end with it."""
+    """Returns the environment of a process that this one starts, and that is to end with it."""
     return environment | {VARIABLE: str(os.getpid())}
 
 
@@ -159,8 +159,8 @@ def is_held(folder: Path) -> bool:
 
 
 def halted(folder: Path) -> int | None:
-    """The process that holds the folder where it is of this machine and a signal has halted it, as
-    SIGSTOP does.
+    """Returns the process that holds the folder where it is of this machine and a signal has halted
+    it, as SIGSTOP does.
     """
     pid, host, _ = _holder(folder)
     try:

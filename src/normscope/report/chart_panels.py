@@ -30,8 +30,8 @@ _MOST_NAMES = 4
 
 
 def kept(values_SU: NDArray[np.float64], most: int) -> list[int]:
-    """Rising indices of about `most` points: the ends and, of every stretch, where any seed is
-    lowest and highest.
+    """Returns rising indices of about `most` points: the ends and, of every stretch, where any seed
+    is lowest and highest.
 
     A seed's last finite value is kept with what follows it, because there its mean and its band
     change; so is the first point of a stretch's gap, which no seed has a value in. All are kept
@@ -74,8 +74,8 @@ def seed_mean(values_SU: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def of_seeds(look: Series, x: Sequence[float], rows: Sequence[Sequence[float | None]]) -> Series:
-    """The curve of these rows of one a seed: the mean of those that have a value, in a band from
-    lowest to highest.
+    """Returns the curve of these rows of one a seed: the mean of those that have a value, in a band
+    from lowest to highest.
     """
     values_SX = np.array(rows, dtype=np.float64).reshape(len(rows), len(x))
     here_SX = np.isfinite(values_SX)
@@ -95,8 +95,8 @@ def of_seeds(look: Series, x: Sequence[float], rows: Sequence[Sequence[float | N
 
 
 def chart_panels(panel: Panel) -> list[Panel]:
-    """One panel with all curves that are shown, or one for each placement if these are more than
-    the hues.
+    """Returns one panel with all curves that are shown, or one for each placement if these are more
+    than the hues.
 
     The panels of placements have the same ends, and their variants are told by dash and marker.
     """

@@ -68,8 +68,8 @@ def panels_svg(panels: Sequence[Panel], *, title: str, columns: int = 2) -> str:
 
 @house_style()
 def panels_figure(panels: Sequence[Panel], *, columns: int = 2) -> Figure:
-    """All panels in rows of `columns`, one legend below: a label that several panels share stands
-    in it once.
+    """Returns all panels in rows of `columns`, one legend below: a label that several panels share
+    stands in it once.
     """
     columns = min(columns, len(panels))
     rows = -(-len(panels) // columns)
@@ -101,8 +101,8 @@ _CROSS: Mapping[str, Any] = {"ls": "", "marker": "x", "ms": 9, "mew": 2.5}
 
 
 def chart_svg(panel: Panel) -> str:
-    """The curves over many updates and seeds that are shown, as SVG text that is described in
-    words.
+    """Returns the curves over many updates and seeds that are shown, as SVG text that is described
+    in words.
     """
     return panels_svg(panels := chart_panels(panel), title=panel.title, columns=min(3, len(panels)))
 
@@ -169,7 +169,7 @@ def _every(labels: Sequence[str]) -> int:
 
 
 def _panel_in_words(panel: Panel) -> str:
-    """The panel in words: where each of its curves begins and ends."""
+    """Returns the panel in words: where each of its curves begins and ends."""
 
     def ends(series: Series) -> str:
         known = [value for value in series.y if value is not None]

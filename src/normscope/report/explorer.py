@@ -24,8 +24,8 @@ _TEMPLATES = Path(__file__).parent / "templates"
 
 
 def environment() -> Environment:
-    """The environment of the templates: everything is escaped and printable, and a name not given
-    is an error.
+    """Returns the environment of the templates: everything is escaped and printable, and a name not
+    given is an error.
     """
     made = Environment(
         loader=FileSystemLoader(_TEMPLATES),
@@ -64,8 +64,9 @@ _PARTS = (
 
 
 def scripted(figures: Mapping[str, Sequence[Panel]], *sheets: str) -> dict[str, str]:
-    """The data of a page's figures beside the script that draws it, its css and its policy, for a
-    template to put in as they are; sheets: style sheets beside the house's."""
+    """Returns the data of a page's figures beside the script that draws it, its css and its policy,
+    for a template to put in as they are; sheets: style sheets beside the house's.
+    """
     own = [
         (_TEMPLATES / f"{name}.css").read_text(encoding="utf-8")
         for name in ("style", *sheets, "explore")
@@ -136,7 +137,8 @@ def _arm(look: Series) -> dict[str, Any]:
 
 
 def encoded(figures: Mapping[str, Sequence[Panel]]) -> str:
-    """The page's data: the charts of each figure, whose element has the id by which it is given.
+    """Returns the page's data: the charts of each figure, whose element has the id by which it is
+    given.
 
     Inside of strings `<`, `>`, `&` and everything that is not ASCII are written as escapes.
     """
@@ -250,8 +252,8 @@ def _line(
 
 
 def _rows(rows: Sequence[Sequence[float | None]]) -> dict[str, Any]:
-    """Values, or whole multiples of a decimal unit where these are shorter and leave each three
-    digits or more.
+    """Returns values, or whole multiples of a decimal unit where these are shorter and leave each
+    three digits or more.
     """
     plain = [_values(row) for row in rows]
     sizes = [abs(value) for row in plain for value in row if value]
@@ -265,8 +267,8 @@ def _rows(rows: Sequence[Sequence[float | None]]) -> dict[str, Any]:
 
 
 def _table(table: Mapping[str, Sequence[float]]) -> list[list[Any]]:
-    """Each column by its name, in the shortest of its forms: differences of counts, a share of the
-    first, or values.
+    """Returns each column by its name, in the shortest of its forms: differences of counts, a share
+    of the first, or values.
     """
     first = next(iter(table.values()))
     found: list[list[Any]] = []

@@ -22,8 +22,8 @@ _COLOURS = ";".join(f"{name}:{colour}" for colour, name in CSS_NAMES.items())
 
 
 def fragment(pieces: Iterable[str]) -> str:
-    """The pieces below each other, within `LIMIT_BYTES`; those that no longer fit are left out, and
-    a line says so.
+    """Returns the pieces below each other, within `LIMIT_BYTES`; those that no longer fit are left
+    out, and a line says so.
     """
     kept = list[str]()
     left = 0
@@ -46,23 +46,23 @@ def fragment(pieces: Iterable[str]) -> str:
 
 
 def heading(text: object) -> str:
-    """A line above what belongs together."""
+    """Returns a line above what belongs together."""
     return f"<p><strong>{_text(text)}</strong></p>"
 
 
 def paragraph(text: object) -> str:
-    """A sentence or several; what reads as an item of a list stays one."""
+    """Returns a sentence or several; what reads as an item of a list stays one."""
     return f"<p>{_text(text, longest=4000)}</p>"
 
 
 def preformatted(text: object) -> str:
-    """Lines whose letters stand below each other."""
+    """Returns lines whose letters stand below each other."""
     return f"<pre>{_text(text, longest=4000)}</pre>"
 
 
 def table(heads: Sequence[object], rows: Sequence[Sequence[object]]) -> str:
-    """A table of text, numbers and nothing that is HTML; of a very long one the beginning, and how
-    much is left.
+    """Returns a table of text, numbers and nothing that is HTML; of a very long one the beginning,
+    and how much is left.
     """
     head = "".join(f"<th>{_text(name)}</th>" for name in heads)
     shown, room = list[str](), _TABLE_BYTES
@@ -79,8 +79,8 @@ def table(heads: Sequence[object], rows: Sequence[Sequence[object]]) -> str:
 
 
 def picture(svg: str) -> str:
-    """A figure of ours as part of the page, on white, so that its text can be searched and read
-    aloud.
+    """Returns a figure of ours as part of the page, on white, so that its text can be searched and
+    read aloud.
 
     Its ids begin with a number made from the picture, so that several can stand in one notebook.
     """
@@ -91,7 +91,7 @@ def picture(svg: str) -> str:
 
 
 def image(svg: str, alt: str) -> str:
-    """A picture that brings its own style, shut off from the page around it."""
+    """Returns a picture that brings its own style, shut off from the page around it."""
     data = base64.b64encode(svg.encode()).decode()
     return f'<img alt="{_text(alt)}" src="data:image/svg+xml;base64,{data}">'
 

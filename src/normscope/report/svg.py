@@ -102,7 +102,9 @@ def house_style() -> Iterator[None]:
 
 
 def to_svg(figure: Figure, *, title: str, desc: str) -> str:
-    """A file of its own, on white, with nothing in it that changes from one call to the next."""
+    """Returns a file of its own, on white, with nothing in it that changes from one call to the
+    next.
+    """
     buffer = io.StringIO()
     figure.savefig(
         buffer, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None}
@@ -132,8 +134,8 @@ def to_svg(figure: Figure, *, title: str, desc: str) -> str:
 
 
 def inlined(svg: str, name: str) -> str:
-    """The part of an HTML page: ids prefixed with `name`, colours by CSS variable, size left to the
-    page, and short.
+    """Returns the part of an HTML page: ids prefixed with `name`, colours by CSS variable, size
+    left to the page, and short.
     """
     head, gap, body = _shortened(svg).partition(">")
     head = re.sub(r'\s(?:width|height|version|xmlns|xmlns:xlink)="[^"]*"', "", head)

@@ -48,7 +48,7 @@ def significant(value: float | None, digits: int = 4) -> str:
 
 
 def number(value: float | None, decimals: int = 3) -> str:
-    """A fixed number of decimals, with a minus sign instead of a hyphen; 0.000 has none."""
+    """Returns a fixed number of decimals, with a minus sign instead of a hyphen; 0.000 has none."""
     if value is None:
         return MISSING
     if not math.isfinite(value):
@@ -57,8 +57,8 @@ def number(value: float | None, decimals: int = 3) -> str:
 
 
 def interval(mean: float | None, half_width: float | None, decimals: int = 3) -> str:
-    """A mean with the half width of its interval: "0.507 ± 0.008"; the mean alone where there is no
-    interval.
+    """Returns a mean with the half width of its interval: "0.507 ± 0.008"; the mean alone where
+    there is no interval.
     """
     if half_width is None or math.isnan(half_width):
         return number(mean, decimals)
@@ -71,7 +71,7 @@ def span(values: Sequence[float], decimals: int = 3) -> str:
 
 
 def percentage(share: float | None, decimals: int = 1) -> str:
-    """A share of 1 in per cent: "91.4 %"."""
+    """Returns a share of 1 in per cent: "91.4 %"."""
     return (
         f"{number(100 * share, decimals)} %"
         if share is not None and math.isfinite(share)
@@ -80,7 +80,7 @@ def percentage(share: float | None, decimals: int = 1) -> str:
 
 
 def probability(chance: float) -> str:
-    """A chance in whole per cent; never 0 or 100 for one that is neither."""
+    """Returns a chance in whole per cent; never 0 or 100 for one that is neither."""
     if 0 < chance < 0.005:
         return "under 1 %"
     if 0.995 <= chance < 1:
@@ -89,7 +89,7 @@ def probability(chance: float) -> str:
 
 
 def learning_rate(value: float | None, digits: int = 3) -> str:
-    """A learning rate as one types it: "1e-3", "4.2e-4", "0.05"."""
+    """Returns a learning rate as one types it: "1e-3", "4.2e-4", "0.05"."""
     if value is None or value == 0 or not math.isfinite(value):
         return significant(value)
     if abs(value) >= 0.01:
@@ -126,17 +126,17 @@ def surer_rate(
 
 
 def counted(count: int, noun: str) -> str:
-    """A count with its noun: "1 block", "1,200 blocks"."""
+    """Returns a count with its noun: "1 block", "1,200 blocks"."""
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
 def joined(parts: Sequence[str]) -> str:
-    """A list as a sentence has it: "a", "a and b", "a, b and c"."""
+    """Returns a list as a sentence has it: "a", "a and b", "a, b and c"."""
     return " and ".join(filter(None, [", ".join(parts[:-1]), *parts[-1:]]))
 
 
 def duration(seconds: float) -> str:
-    """A time that people wait for: "48 s", "2 min 05 s", "3 h 20 min", "2 d 04 h"."""
+    """Returns a time that people wait for: "48 s", "2 min 05 s", "3 h 20 min", "2 d 04 h"."""
     whole = round(seconds)
     for unit, smaller, size, parts in (
         ("d", "h", 86_400, 3600),
@@ -149,7 +149,7 @@ def duration(seconds: float) -> str:
 
 
 def unit_time(seconds: float, unit: str) -> str:
-    """A time of one core or one accelerator, as an estimate: "about 12 core-minutes"."""
+    """Returns a time of one core or one accelerator, as an estimate: "about 12 core-minutes"."""
     minutes = seconds / 60
     if minutes < 1:
         return f"less than a minute of one {unit}"
@@ -191,12 +191,12 @@ class TonedWords:
 
 
 def norm_name(norm: str) -> str:
-    """A norm as papers write it; "no norms" for none."""
+    """Returns a norm as papers write it; "no norms" for none."""
     return _NORMS.get(norm, norm) or "no norms"
 
 
 def kind_name(kind: str) -> str:
-    """A kind of sub-layer as papers write it, such as "feed-forward"."""
+    """Returns a kind of sub-layer as papers write it, such as "feed-forward"."""
     return _KINDS.get(kind, kind)
 
 
@@ -207,14 +207,14 @@ _LONGEST = 200
 
 
 def printable(text: str) -> str:
-    """The text with a sign in place of every character that steers a terminal, or the direction of
-    what follows.
+    """Returns the text with a sign in place of every character that steers a terminal, or the
+    direction of what follows.
     """
     return _STEERING.sub("\ufffd", text)
 
 
 def short_name(text: str) -> str:
-    """A printable name; of a long one its beginning, and a number by which it differs from
+    """Returns a printable name; of a long one its beginning, and a number by which it differs from
     others.
     """
     text = printable(text)
@@ -233,8 +233,8 @@ ASCII_BARS, ASCII_BROKEN = "_.-:=+*#", "x"
 
 
 def sparkline(values: Sequence[float], *, ascii_only: bool = False) -> str:
-    """One letter for each value, from the lowest finite one to the highest; level values lie at the
-    bottom.
+    """Returns one letter for each value, from the lowest finite one to the highest; level values
+    lie at the bottom.
     """
     bars, broken = (ASCII_BARS, ASCII_BROKEN) if ascii_only else (BARS, BROKEN)
     finite = [value for value in values if math.isfinite(value)]
@@ -246,8 +246,8 @@ def sparkline(values: Sequence[float], *, ascii_only: bool = False) -> str:
 
 
 def broken(text: str, columns: int | None = None) -> str:
-    """The text with every line broken to the columns, of the terminal where they are not given;
-    words stay whole.
+    """Returns the text with every line broken to the columns, of the terminal where they are not
+    given; words stay whole.
     """
     width = columns or shutil.get_terminal_size((80, 24)).columns
     lines = [(line, " " * (len(line) - len(line.lstrip()))) for line in text.split("\n")]

@@ -41,15 +41,15 @@ _Config = TypeVar("_Config", bound=RunConfig)
 def load(
     path: Path | None, overrides: Iterable[str] = (), imports: Iterable[str | Path] = ()
 ) -> RunConfig:
-    """The configuration that `given_config` reads, validated. Raises UserError naming file and
-    key.
+    """Returns the configuration that `given_config` reads, validated. Raises UserError naming file
+    and key.
     """
     given = given_config(path, overrides, imports)
     return config_of(given.table, source=given.source)
 
 
 def load_run_config(folder: RunFolder) -> RunConfig:
-    """The configuration of the run in a folder. Raises UserError where it is not as it was
+    """Returns the configuration of the run in a folder. Raises UserError where it is not as it was
     written.
     """
     return config_of(folder.config_table(), source=str(folder.config_file))
@@ -64,13 +64,13 @@ def trust_run(path: Path) -> None:
 
 
 def changed(config: _Config, settings: Iterable[str]) -> _Config:
-    """The configuration with `a.b=value` changes, validated again. Raises UserError."""
+    """Returns the configuration with `a.b=value` changes, validated again. Raises UserError."""
     return _with(config, read_overrides(settings))
 
 
 def replaced(config: _Config, **changes: Any) -> _Config:
-    """The configuration with some dotted keys changed (`a__b=value`), validated again. Raises
-    UserError.
+    """Returns the configuration with some dotted keys changed (`a__b=value`), validated again.
+    Raises UserError.
     """
     return _with(config, {key.replace("__", "."): value for key, value in changes.items()})
 
@@ -92,7 +92,7 @@ _KEPT = ("device", "precision", "threads")
 
 
 def resolve(config: _Config, folder: RunFolder) -> _Config:
-    """The configuration with every `auto` replaced, and paths made absolute.
+    """Returns the configuration with every `auto` replaced, and paths made absolute.
 
     By what the run in `folder` began with, where there is one: it goes on as it was on a machine
     with more cores, too. Otherwise by what this machine gives. Raises UserError for a device or a
@@ -127,8 +127,8 @@ def resolve(config: _Config, folder: RunFolder) -> _Config:
 
 
 def for_another_machine(config: _Config, folder: RunFolder) -> _Config:
-    """The configuration for a machine that is not known here: what is `auto` stays so, unless the
-    run in `folder` has begun with a value. Paths are made absolute.
+    """Returns the configuration for a machine that is not known here: what is `auto` stays so,
+    unless the run in `folder` has begun with a value. Paths are made absolute.
     """
     began = load_run_config(folder).train if folder.is_run else None
     train = _as_begun(config.train, began)
@@ -145,7 +145,7 @@ def _as_begun(train: TrainConfig, began: TrainConfig | None) -> TrainConfig:
 
 
 def left_open(config: RunConfig) -> list[str]:
-    """The dotted keys that are left to the machine which trains the run."""
+    """Returns the dotted keys that are left to the machine which trains the run."""
     return [f"train.{name}" for name in _OF_THE_MACHINE if getattr(config.train, name) == "auto"]
 
 

@@ -190,7 +190,9 @@ def _carried_on(
     corpus: Any,
     device: torch.device,
 ) -> list[float]:
-    """Bytes kept and operations of one batch of the whole model, from those of slices."""
+    """Returns the bytes kept and operations of one batch of the whole model, from those of
+    slices.
+    """
     few = task.in_smaller_batches(config, SLICE_TOKENS)
     tokens = [task.objective(one, corpus, device) for one in (config, few)]
     whole, part = (objective.target_tokens(objective.micro_batch(0)) for objective in tokens)

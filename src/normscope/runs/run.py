@@ -150,7 +150,7 @@ def _trainer(
     stop_when: StopRule | None,
     say: Callable[[str], None],
 ) -> Trainer:
-    """The trainer, whose model the processes of the group share."""
+    """Returns the trainer, whose model the processes of the group share."""
     task, corpus = task_of(config), opened.corpus
     model, objective = opened.model, opened.objective
     extra, groups = task.extra_validation(config, corpus), task.groups(config)

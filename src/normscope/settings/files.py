@@ -176,8 +176,8 @@ def is_said(module: str) -> bool:
 
 
 def named_files(table: Mapping[str, Any], *, source: str) -> list[OwnFile]:
-    """The files that a configuration names under `imports` and as `model.factory`, none of which is
-    run.
+    """Returns the files that a configuration names under `imports` and as `model.factory`, none of
+    which is run.
 
     Raises UserError.
     """
@@ -207,7 +207,7 @@ def _is_free(package: str, around: Path) -> bool:
 
 
 def with_factory(files: Iterable[OwnFile], factory: str) -> list[OwnFile]:
-    """The files, and the one that a factory is in where it is none of them."""
+    """Returns the files, and the one that a factory is in where it is none of them."""
     found, named = list(files), factory_in(factory)
     if named is not None:
         own = OwnFile(_resolved(named[0]))
@@ -217,7 +217,9 @@ def with_factory(files: Iterable[OwnFile], factory: str) -> list[OwnFile]:
 
 
 def factory_in(text: str) -> tuple[Path, str] | None:
-    """The file and the function of `my_model.py:build`; None for what is written otherwise."""
+    """Returns the file and the function of `my_model.py:build`; None for what is written
+    otherwise.
+    """
     found = _FACTORY.fullmatch(text)
     return (from_home(found[1]), found[2]) if found else None
 
@@ -242,8 +244,8 @@ class GivenConfig:
 def given_config(
     path: Path | None, overrides: Iterable[str] = (), imports: Iterable[str | Path] = ()
 ) -> GivenConfig:
-    """A TOML file (None for all defaults) changed by `a.b=value` overrides. Raises UserError naming
-    file and key.
+    """Returns a TOML file (None for all defaults) changed by `a.b=value` overrides. Raises
+    UserError naming file and key.
 
     path: or `my_model.py:build`, whose file is run. imports: Python files to run first, beside
     those that the TOML file names, which are not run here.

@@ -20,7 +20,9 @@ from ..limits.reading import MOST_DEPTH, parse_toml, read_toml as read
 
 
 def read_toml(path: Path | None) -> dict[str, Any]:
-    """The table in a TOML file, empty for None. Raises UserError where it cannot be read."""
+    """Returns the table in a TOML file, empty for None. Raises UserError where it cannot be
+    read.
+    """
     if path is None:
         return {}
     try:
@@ -32,18 +34,20 @@ def read_toml(path: Path | None) -> dict[str, Any]:
 
 
 def to_toml(config: Any) -> str:
-    """A configuration, which is a dataclass, as TOML with every setting in it."""
+    """Returns a configuration, which is a dataclass, as TOML with every setting in it."""
     return tomli_w.dumps(as_table(config))
 
 
 def as_table(config: Any) -> dict[str, Any]:
-    """A configuration, which is a dataclass, as nested dictionaries with lists for tuples."""
+    """Returns a configuration, which is a dataclass, as nested dictionaries with lists for
+    tuples.
+    """
     table: dict[str, Any] = _with_lists(dataclasses.asdict(config))
     return table
 
 
 def as_json(table: Mapping[str, Any]) -> str:
-    """A table as JSON. Values that JSON lacks, such as TOML's dates, become strings."""
+    """Returns a table as JSON. Values that JSON lacks, such as TOML's dates, become strings."""
     return json.dumps(table, default=str)
 
 
@@ -97,8 +101,8 @@ def flat(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def differences(there: Any, here: Any, *, apart_from: Collection[str] = ()) -> list[str]:
-    """Settings in which two configurations, which are dataclasses, differ, each as words for the
-    user.
+    """Returns the settings in which two configurations, which are dataclasses, differ, each as
+    words for the user.
 
     apart_from: dotted keys that do not count. Nor do those that only one has: it is of another
     task, and that the tasks differ says enough.
@@ -133,7 +137,7 @@ def _with_lists(value: Any) -> Any:
 
 
 def spelled(value: str, allowed: Iterable[str]) -> str:
-    """The name that is meant, as the list has it, whatever the case, the hyphens and the
+    """Returns the name that is meant, as the list has it, whatever the case, the hyphens and the
     underscores: AdamW is adamw.
 
     The value itself where no name has its letters.
@@ -147,7 +151,7 @@ def spelled(value: str, allowed: Iterable[str]) -> str:
 
 
 def near(value: str, names: list[str]) -> list[str]:
-    """The nearest of the names, if one is near."""
+    """Returns the nearest of the names, if one is near."""
     return difflib.get_close_matches(spelled(value, names), names, n=1)
 
 
@@ -196,7 +200,7 @@ def check_choice(name: str, value: object, allowed: Iterable[str], *, otherwise:
 
 
 def choices(hint: Any) -> tuple[list[str], tuple[type, ...]]:
-    """The names that a type lists, and the types that may stand instead of them."""
+    """Returns the names that a type lists, and the types that may stand instead of them."""
     members = list(members_of(hint))
     names = [name for member in members if _is_literal(member) for name in typing.get_args(member)]
     others = [typing.get_origin(member) or member for member in members if not _is_literal(member)]

@@ -34,7 +34,7 @@ _Config = TypeVar("_Config")
 
 
 def validated(made: type[_Config], table: Mapping[str, Any], *, source: str = "") -> _Config:
-    """A dataclass made of a table, every key and type checked. Raises UserError.
+    """Returns a dataclass made of a table, every key and type checked. Raises UserError.
 
     source: what its message calls the table, such as the file it was read from.
     """
@@ -53,7 +53,7 @@ def validated(made: type[_Config], table: Mapping[str, Any], *, source: str = ""
 
 
 def _with_names(made: Any, table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """The table with every name as its list has it. Raises ValueError for one that is in no
+    """Returns the table with every name as its list has it. Raises ValueError for one that is in no
     list.
     """
     found, kinds = dict(table), types_of(made)
@@ -91,7 +91,7 @@ def _inner(kind: Any) -> Iterator[type[Any]]:
 
 
 def _explain(error: ValidationError, made: type[Any]) -> str:
-    """The first problem in plain words; for an unknown key, the nearest known one."""
+    """Returns the first problem in plain words; for an unknown key, the nearest known one."""
     problem = error.errors()[0]
     if problem["type"] == "unexpected_keyword_argument":
         key = ".".join(map(str, problem["loc"]))
@@ -138,8 +138,8 @@ def _sections(made: type[Any]) -> list[dataclasses.Field[Any]]:
 
 
 def _known_part(location: tuple[int | str, ...], made: type[Any]) -> str:
-    """The dotted key of an error's location, without what pydantic adds for the members of a
-    union.
+    """Returns the dotted key of an error's location, without what pydantic adds for the members of
+    a union.
     """
     if not location:
         return ""
@@ -169,7 +169,7 @@ _ABSTRACT = {float: numbers.Real, int: numbers.Integral}
 
 
 def checked(function: _Function) -> _Function:
-    """The function, whose arguments are looked at before it runs.
+    """Returns the function, whose arguments are looked at before it runs.
 
     A name of a list (`Literal`) may be written in any case. Raises ValueError for a value that the
     annotation does not allow, saying what came and what is allowed, TypeError for an argument
@@ -215,7 +215,9 @@ def checked(function: _Function) -> _Function:
 
 
 def _held(name: str, value: Any, hint: Any) -> Any:
-    """The value; a name as its list has it. Raises ValueError for what the hint does not allow."""
+    """Returns the value; a name as its list has it. Raises ValueError for what the hint does not
+    allow.
+    """
     names, others = choices(hint)
     # None goes without saying, and names are listed.
     unnamed = [

@@ -52,7 +52,7 @@ def counted_in(file: ModelFile) -> TargetFrequencies | None:
 
 
 def frequencies_of(targets: NDArray[np.int64], batches: int) -> TargetFrequencies:
-    """The entropy of some targets, unless too many of them occur once."""
+    """Returns the entropy of some targets, unless too many of them occur once."""
     # What stands for a token may be any whole number; what is counted are their places in a list.
     _, places = np.unique(targets, return_inverse=True)
     counts = np.bincount(places)
@@ -64,7 +64,9 @@ def frequencies_of(targets: NDArray[np.int64], batches: int) -> TargetFrequencie
 
 
 def _labels_of(source: Source) -> tuple[list[NDArray[np.int64]], int]:
-    """The labels that count, batch by batch; none where a batch has none that are whole numbers."""
+    """Returns the labels that count, batch by batch; none where a batch has none that are whole
+    numbers.
+    """
     parts: list[NDArray[np.int64]] = []
     counted = batches = 0
     numbers = range(_MOST_BATCHES if source.count is None else min(source.count, _MOST_BATCHES))

@@ -36,7 +36,7 @@ STANDARD_INPUT = "-"
 def explained_log(
     log: Path, *, warmup_updates: int | None = None, baseline: Path | None = None
 ) -> Explanation:
-    """A log, explained. Raises UserError.
+    """Returns a log, explained. Raises UserError.
 
     warmup_updates: as it was meant, in place of what the log's own settings say. baseline: the log
     of a good training of the same.
@@ -54,7 +54,9 @@ def explained_log(
 
 
 def explained_run(target: str) -> Explanation | None:
-    """The history of a target that is a run folder with updates; None for any other target."""
+    """Returns the history of a target that is a run folder with updates; None for any other
+    target.
+    """
     path = from_home(target)
     if not path.is_dir() or not RunFolder(path).is_run:
         return None
@@ -90,7 +92,7 @@ def beside_model(
 
 
 def history_at(path: Path) -> History:
-    """The history in a log. Raises UserError, one line, for what is no log or has no loss.
+    """Returns the history in a log. Raises UserError, one line, for what is no log or has no loss.
 
     path: a file or a folder, - for what is piped into the command; where several runs lie in it,
     the one that is meant stands behind a #.
@@ -114,7 +116,7 @@ def history_at(path: Path) -> History:
 
 
 def run_history(path: Path) -> History:
-    """The history of a run of ours. Raises UserError where a file of it is damaged."""
+    """Returns the history of a run of ours. Raises UserError where a file of it is damaged."""
     folder = RunFolder(path)
     with user_errors(ValueError, said=lambda error: f"{folder.metrics_file}: {error}"):
         # A metrics.jsonl may be all that is left of a run.

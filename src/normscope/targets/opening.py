@@ -172,8 +172,8 @@ def _model_file(text: str) -> ModelFile:
 def _on_own_batches(
     text: str, file: ModelFile, model: nn.Module, built: CodePlaces, *, compared: str
 ) -> Target:
-    """A model whose file has the functions that experiments ask for, on its first batch and by its
-    loss.
+    """Returns a model whose file has the functions that experiments ask for, on its first batch and
+    by its loss.
     """
     value = OwnBatch.of(file.sources()[0].batch(0, 1)).value
     return Target(

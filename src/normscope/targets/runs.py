@@ -36,7 +36,7 @@ def of_config(file: Path, settings: Sequence[str]) -> Target:
 
 
 def of_run(folder: Path, settings: Sequence[str]) -> Target:
-    """The best checkpoint of a run, on a batch that it was trained on."""
+    """Returns the best checkpoint of a run, on a batch that it was trained on."""
     if settings:
         raise UserError(
             f"--set {settings[0]}: {folder} is a run, whose configuration is fixed; give its "

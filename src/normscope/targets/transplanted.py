@@ -22,8 +22,8 @@ from .target import SampleSettings, Target, read_placement, sampled
 
 
 def of_folder(path: Path, settings: Sequence[str], drawing: SampleSettings) -> Target:
-    """The model of a folder that `normscope transplant`, or `save_pretrained` of a transplanted
-    model, has written, under its placement.
+    """Returns the model of a folder that `normscope transplant`, or `save_pretrained` of a
+    transplanted model, has written, under its placement.
 
     Raises UserError where it cannot be built without running code, or where the weights do not
     belong to it.
@@ -50,7 +50,7 @@ def of_folder(path: Path, settings: Sequence[str], drawing: SampleSettings) -> T
 
 
 def of_configuration(file: Path, settings: Sequence[str], drawing: SampleSettings) -> Target:
-    """A model with initial weights under the placement that its config.json names. Raises
+    """Returns a model with initial weights under the placement that its config.json names. Raises
     UserError.
     """
     recipe = recipe_in(file.parent)

@@ -125,7 +125,9 @@ class _SmoothedCrossEntropy(torch.autograd.Function):
 def _chunk(
     logits_CV: Tensor, target_C: Tensor, smoothing: float, soft_cap: float | None
 ) -> tuple[Tensor, Tensor]:
-    """Gradient of the chunk's smoothed loss in its logits, (C, V), and the two sums, (2,)."""
+    """Returns the gradient of the chunk's smoothed loss in its logits, (C, V), and the two sums,
+    (2,).
+    """
     vocabulary = logits_CV.shape[1]
     logits_CV = at_least_float32(logits_CV)
     if soft_cap is not None:
@@ -177,8 +179,8 @@ def at_least_float32(logits: Tensor) -> Tensor:
 
 
 def unigram_entropy_nats(tokens: NDArray[Any]) -> float:
-    """Entropy of tokens taken one by one: the loss of a model that knows how often each occurs and
-    nothing else.
+    """Returns the entropy of tokens taken one by one: the loss of a model that knows how often each
+    occurs and nothing else.
     """
     counts = np.bincount(tokens)
     shares = counts[counts > 0] / counts.sum()

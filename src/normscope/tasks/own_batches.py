@@ -90,7 +90,7 @@ def targets_in(value: Any) -> int:
 
 
 def digest(values: Iterable[Any]) -> str:
-    """A SHA-256 of the tensors, arrays and plain values in some batches."""
+    """Returns a SHA-256 of the tensors, arrays and plain values in some batches."""
     found = hashlib.sha256()
 
     def take(value: Any) -> None:

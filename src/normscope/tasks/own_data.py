@@ -214,14 +214,14 @@ class OwnObjective(Objective):
         return batch.targets
 
     def loss_sums(self, model: nn.Module, batch: OwnBatch) -> tuple[Tensor, Tensor]:
-        """The mean loss times the targets, twice: what is minimised is what is shown."""
+        """Returns the mean loss times the targets, twice: what is minimised is what is shown."""
         file = self.data.file
         loss = file.loss(file.output(model, batch.value), batch.value) * batch.targets
         return loss, loss.detach()
 
     @torch.no_grad()
     def validate(self, model: nn.Module) -> dict[str, float]:
-        """The mean loss over the targets of all batches, and the means of what the file's
+        """Returns the mean loss over the targets of all batches, and the means of what the file's
         metrics() says, or else of right labels, by names behind `METRIC`.
         """
         batches = self.data.validation

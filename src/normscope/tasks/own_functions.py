@@ -59,7 +59,7 @@ class ModelFile:
         return cls(path, named[1])
 
     def build(self) -> nn.Module:
-        """The model, drawn with the random numbers that there are. Raises UserError."""
+        """Returns the model, drawn with the random numbers that there are. Raises UserError."""
         with torch.device("cpu"):
             made = self.call(self.factory, self._function(self.factory, needed=True))
         if not isinstance(made, nn.Module):
@@ -75,8 +75,8 @@ class ModelFile:
         return made
 
     def sources(self) -> tuple[Source, Source, bool]:
-        """Batches of the training and of the validation, and whether the latter are the user's.
-        Raises UserError.
+        """Returns the batches of the training and of the validation, and whether the latter are the
+        user's. Raises UserError.
         """
         train = self._source("batches", self._function("batches", needed=True))
         validation = self._function("validation", needed=False)
@@ -113,7 +113,7 @@ class ModelFile:
         )
 
     def loss(self, output: Any, batch: Any) -> Tensor:
-        """The mean loss of a batch, from `output`. Raises UserError."""
+        """Returns the mean loss of a batch, from `output`. Raises UserError."""
         if self.has_loss:
             scalar: Tensor = output
             return scalar
@@ -193,7 +193,7 @@ class ModelFile:
         return float(number)
 
     def groups(self) -> Callable[[nn.Module], list[dict[str, Any]]] | None:
-        """The function groups() of the file, where it has one."""
+        """Returns the function groups() of the file, where it has one."""
         own = self._function("groups", needed=False)
         return (
             None
@@ -230,7 +230,7 @@ class ModelFile:
             raise self.wrong(f"{called} raised {error_line(error)}") from error
 
     def wrong(self, what: str) -> UserError:
-        """The user's mistake in this file."""
+        """Returns the user's mistake in this file."""
         return UserError(f"{self.file}: {what}")
 
     def _scalar(self, found: Any, what: str) -> Tensor:

@@ -163,7 +163,7 @@ class Task(ABC):
     """True where a comparison measures what each placement takes in memory and time."""
 
     def with_absolute_paths(self, config: Any) -> Any:
-        """The configuration with every path in it absolute, and what its imports hold.
+        """Returns the configuration with every path in it absolute, and what its imports hold.
 
         Raises UserError for a file that is not there.
         """
@@ -197,7 +197,9 @@ class Task(ABC):
         """
 
     def drawn(self, config: Any, *vocabularies: int) -> Any:
-        """The model of a configuration over vocabularies of those sizes; raises as `build`."""
+        """Returns the model of a configuration over vocabularies of those sizes; raises as
+        `build`.
+        """
         seed_weights(config.seed)
         with user_errors(ValueError):
             least = sum(map(least_weights, self.shapes(config)))
@@ -209,7 +211,7 @@ class Task(ABC):
         """Batches and loss. Raises UserError where the corpus has no use for the task."""
 
     def groups(self, config: Any) -> Callable[[nn.Module], list[dict[str, Any]]] | None:
-        """Parameter groups that the configuration's model has of its own."""
+        """Returns the parameter groups that the configuration's model has of its own."""
         return None
 
     def notes(self, corpus: Any) -> Sequence[str]:
@@ -258,8 +260,8 @@ class Task(ABC):
         return TargetFacts()
 
     def placement_as_built(self, corpus: Any) -> str:
-        """The registered name of what `own` is, as the doctor finds it in the user's model; "" for
-        a task without such a model, and where it finds none that is sure.
+        """Returns the registered name of what `own` is, as the doctor finds it in the user's model;
+        "" for a task without such a model, and where it finds none that is sure.
         """
         return ""
 
@@ -268,12 +270,12 @@ class Task(ABC):
         """Returns the shape of every stack of the model, the encoder first."""
 
     def defined(self, config: Any) -> list[str]:
-        """The names of all placements that the model can have."""
+        """Returns the names of all placements that the model can have."""
         kinds = {shape.model for shape in self.shapes(config)}
         return [name for name, one in registered().items() if kinds.issubset(one.models)]
 
     def described(self, config: Any) -> str:
-        """The model in words, its placement apart."""
+        """Returns the model in words, its placement apart."""
         model: Any = config.model
         return (
             f"{'+'.join(str(shape.blocks) for shape in self.shapes(config))} blocks, width "

@@ -26,8 +26,8 @@ before them.
 
 
 def with_preset(table: Mapping[str, Any], *, source: str) -> Mapping[str, Any]:
-    """A run's table with the settings of the preset that its [model] names, which are then as if
-    they were written.
+    """Returns a run's table with the settings of the preset that its [model] names, which are then
+    as if they were written.
 
     What the table sets itself stands before the preset's, and a table without a task gets the
     preset's. Raises UserError for a name that is none, and for a preset of another task.
@@ -53,7 +53,7 @@ def with_preset(table: Mapping[str, Any], *, source: str) -> Mapping[str, Any]:
 
 
 def _merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
-    """Nested tables, the second one's values first."""
+    """Returns nested tables, the second one's values first."""
     merged: dict[str, Any] = dict(deepcopy(dict(below)))
     for key, value in above.items():
         there = merged.get(key)
@@ -66,13 +66,13 @@ TASKS: dict[str, Task] = {task.name: task for task in (TRANSLATION, MASKED_LM, L
 
 
 def task_of(config: RunConfig) -> Task:
-    """The task of a configuration."""
+    """Returns the task of a configuration."""
     return TASKS[config.task]
 
 
 def config_of(table: Mapping[str, Any], *, source: str) -> RunConfig:
-    """The configuration in a nested table, of the class of its task. Raises UserError naming
-    `source` and the key.
+    """Returns the configuration in a nested table, of the class of its task. Raises UserError
+    naming `source` and the key.
 
     The files that it imports are not run: where they have not been, a placement may be unknown, and
     no model is built.

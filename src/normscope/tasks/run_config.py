@@ -68,8 +68,8 @@ _EARLIER = {"reduction": "ordered", "shard": False}
 
 
 def without_earlier(table: Mapping[str, Any], *, source: str) -> Mapping[str, Any]:
-    """The table of a configuration without what earlier versions said in it of several processes
-    that train one run.
+    """Returns the table of a configuration without what earlier versions said in it of several
+    processes that train one run.
 
     Raises UserError where a run needs them.
     """

@@ -71,7 +71,7 @@ class TranslationRunConfig(RunConfig):
 
 
 def translation(config: RunConfig, what: str) -> TranslationRunConfig:
-    """The configuration, of the one task that `what` can be done with. Raises UserError for
+    """Returns the configuration, of the one task that `what` can be done with. Raises UserError for
     another.
     """
     if not isinstance(config, TranslationRunConfig):
@@ -141,8 +141,8 @@ class TranslationObjective(Objective):
 
     @torch.no_grad()
     def validate(self, model: nn.Module) -> dict[str, float]:
-        """Mean loss (smoothed) and negative log-likelihood per target token over the validation
-        split, in nats.
+        """Returns the mean loss (smoothed) and negative log-likelihood per target token over the
+        validation split, in nats.
         """
         loss_sum = nll_sum = 0.0
         with in_mode(model, training=False):
@@ -159,7 +159,7 @@ class TranslationObjective(Objective):
 
 
 def _training_batch(batch: TranslationBatch, smoothing: float) -> TrainingBatch:
-    """The logits of a batch, and its training loss."""
+    """Returns the logits of a batch, and its training loss."""
     source, target = Layout(batch.source_lengths_B), Layout(batch.target_lengths_B)
     return TrainingBatch(
         run=logits_of(
@@ -182,7 +182,7 @@ def logits_of(
 
 
 def smoothed_loss(asked_M: Tensor, smoothing: float) -> Callable[[Any], Tensor]:
-    """Mean over target tokens of the loss of training, of logits (M, V).
+    """Returns the mean over target tokens of the loss of training, of logits (M, V).
 
     torch shares ε among all V entries, the target included, where training shares it among the V -
     1 others.

@@ -32,8 +32,8 @@ class Words:
 
 
 def of_codec(codec: Codec) -> Words:
-    """The words of a translation run. Moses tokenisation and lower-casing come before them and are
-    not in the files.
+    """Returns the words of a translation run. Moses tokenisation and lower-casing come before them
+    and are not in the files.
 
     Files: `tokenizer.json`, of the source language where each has its own; then also
     `target.tokenizer.json`.
@@ -60,7 +60,9 @@ def of_codec(codec: Codec) -> Words:
 
 
 def of_encoder(tokeniser: TextTokeniser) -> Words:
-    """The words of a masked-LM run: [CLS] sentence [SEP] sentence [SEP], with segments 0 and 1."""
+    """Returns the words of a masked-LM run: [CLS] sentence [SEP] sentence [SEP], with segments 0
+    and 1.
+    """
     names = {special: tokeniser.tokens[i] for special, i in tokeniser.ids.items()}
     cls, sep = names[CLS], names[SEP]
     pair = f"{cls} $A {sep} $B:1 {sep}:1"
@@ -81,8 +83,9 @@ def of_encoder(tokeniser: TextTokeniser) -> Words:
 
 
 def of_decoder(tokeniser: TextTokeniser) -> Words:
-    """The words of a language-model run: the text as it is, with nothing added. [SEP] stands before
-    and behind every document."""
+    """Returns the words of a language-model run: the text as it is, with nothing added. [SEP]
+    stands before and behind every document.
+    """
     names = {special: tokeniser.tokens[i] for special, i in tokeniser.ids.items()}
     roles = {"pad_token": PAD, "unk_token": UNK, "bos_token": SEP, "eos_token": SEP}
     return _of_text(
@@ -107,8 +110,8 @@ def _with_template(
     special: tuple[str, ...],
     pair: str | None = None,
 ) -> str:
-    """The file of a tokeniser that knows its special tokens as such and puts `added` ones around
-    its texts.
+    """Returns the file of a tokeniser that knows its special tokens as such and puts `added` ones
+    around its texts.
     """
     tokenizer: Any = Tokenizer.from_str(file.to_json())
     tokenizer.add_special_tokens(

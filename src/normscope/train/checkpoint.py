@@ -191,7 +191,7 @@ def save(
 
 
 def existing(folder: Path) -> list[Checkpoint]:
-    """Checkpoints of a run, oldest first."""
+    """Returns the checkpoints of a run, oldest first."""
     found = [
         Checkpoint(path)
         for path in folder.glob("step-*")
@@ -221,7 +221,7 @@ def metrics_bytes(folder: Path) -> int:
 
 
 def listed_files(folder: Path) -> dict[str, str]:
-    """The files of a checkpoint, for its removal; nothing where the folder is none."""
+    """Returns the files of a checkpoint, for its removal; nothing where the folder is none."""
     return dict.fromkeys((*_FILES, _MANIFEST), "") if (folder / _MANIFEST).is_file() else {}
 
 
@@ -246,7 +246,7 @@ def intact(
     run: str | None = None,
     asking: Callable[[int], str] = _from_step,
 ) -> Checkpoint | None:
-    """The newest checkpoint, or that of `update`, verified; None where there is none yet.
+    """Returns the newest checkpoint, or that of `update`, verified; None where there is none yet.
 
     run: the identity of the run that it must be of. Raises UserError naming the damaged file, and
     every intact checkpoint, newest first, with the words that ask for the newest of them.
@@ -289,12 +289,14 @@ def _is_intact(checkpoint: Checkpoint, run: str | None) -> bool:
 
 
 def _tensors(model: nn.Module) -> dict[str, Tensor]:
-    """Parameters and persistent buffers by name; a tensor shared by two modules has one name."""
+    """Returns the parameters and persistent buffers by name; a tensor shared by two modules has one
+    name.
+    """
     return dict(model.named_parameters()) | persistent_buffers(model)
 
 
 def persistent_buffers(model: nn.Module) -> dict[str, Tensor]:
-    """The buffers that a checkpoint keeps, by name."""
+    """Returns the buffers that a checkpoint keeps, by name."""
     kept = model.state_dict().keys()
     return {name: buffer for name, buffer in model.named_buffers() if name in kept}
 

@@ -132,7 +132,9 @@ class StopRule:
 
     @classmethod
     def of(cls, text: str | None) -> "StopRule | None":
-        """The rule that "decided" or "decided:5" asks for; None of None. Raises UserError."""
+        """Returns the rule that "decided" or "decided:5" asks for; None of None. Raises
+        UserError.
+        """
         if text is None:
             return None
         name, sign, number = text.partition(":")

@@ -159,8 +159,8 @@ OPTIONAL_KEYS: frozenset[str] = frozenset({"made_from", "instructions", "process
 def describe(
     *, device: torch.device, seed: int, data_fingerprint: str, fast_matmul: bool
 ) -> dict[str, Any]:
-    """Versions, hardware, threads, data and seed: with the configuration, all that a run's numbers
-    depend on.
+    """Returns the versions, hardware, threads, data and seed: with the configuration, all that a
+    run's numbers depend on.
     """
     return {
         **provenance(),
@@ -221,7 +221,9 @@ def change_of_source(before: dict[str, Any], now: dict[str, Any]) -> str:
 
 
 def _commit(environment: dict[str, Any]) -> str:
-    """The commit, abbreviated, with its mark of modified files; empty where there was none."""
+    """Returns the commit, abbreviated, with its mark of modified files; empty where there was
+    none.
+    """
     commit, _, modified = str(environment.get("commit", "")).partition(" ")
     return " ".join(filter(None, (commit[:12], modified)))
 

@@ -25,7 +25,7 @@ class NonFinite(Exception):
 
 
 def first_bad_weight(model: nn.Module) -> str | None:
-    """The first parameter, in the model's order, that is not finite."""
+    """Returns the first parameter, in the model's order, that is not finite."""
     return next(
         (name for name, parameter in model.named_parameters() if not _finite(parameter)), None
     )
@@ -53,8 +53,8 @@ def _finite(tensor: Tensor) -> bool:
 
 
 def first_bad_gradient(model: nn.Module, recompute: Callable[[], object]) -> str:
-    """The first parameter, in the order of a backward pass, whose gradient is not finite; ""
-    without one.
+    """Returns the first parameter, in the order of a backward pass, whose gradient is not finite;
+    "" without one.
 
     recompute: runs the forward and backward of a micro-batch.
     """
@@ -125,7 +125,7 @@ class TreeSum:
         self._waiting.append((height, tensors))
 
     def total(self) -> list[Tensor]:
-        """The sum of all lists, which are forgotten; there must have been one."""
+        """Returns the sum of all lists, which are forgotten; there must have been one."""
         _, total = self._waiting.pop()
         while self._waiting:
             total = _added(self._waiting.pop()[1], total)
@@ -162,7 +162,7 @@ class UpdateGradients:
         self.parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
 
     def __call__(self, numbers: range) -> Losses:
-        """The gradients of the micro-batches of these numbers, added in one tree over their
+        """Returns the gradients of the micro-batches of these numbers, added in one tree over their
         order.
         """
         # An update's batches are known before its first backward pass, so each is divided by the
@@ -209,8 +209,8 @@ class UpdateGradients:
 
 
 def _taken(parameter: nn.Parameter) -> Tensor:
-    """The parameter's gradient, of zeros where the backward pass did not reach it; the parameter is
-    left without.
+    """Returns the parameter's gradient, of zeros where the backward pass did not reach it; the
+    parameter is left without.
     """
     gradient, parameter.grad = parameter.grad, None
     return torch.zeros_like(parameter) if gradient is None else gradient

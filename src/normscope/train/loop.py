@@ -301,7 +301,7 @@ class Trainer:
             self.saving.save(self.log.mark)
 
     def _validated(self) -> dict[str, float]:
-        """The first process's numbers, by which all decide alike."""
+        """Returns the first process's numbers, by which all decide alike."""
         numbers = self.sharing.validated(self.objective.validate)
         extra = self.extra_validation
         if extra is not None:

@@ -49,7 +49,7 @@ class DamagedMetrics(UserError):
 
 
 def read_events(file: Path, *, after_bytes: int = 0) -> list[Event]:
-    """All events, as `events_in`."""
+    """Returns all events, as `events_in`."""
     return list(events_in(file, after_bytes=after_bytes))
 
 

@@ -135,7 +135,7 @@ class Feed:
         self._numbers: Iterator[int] = iter(())
 
     def __call__(self, number: int) -> Any:
-        """The micro-batch of that number. Raises UserError where a worker was killed."""
+        """Returns the micro-batch of that number. Raises UserError where a worker was killed."""
         since = self.clock()
         batch = (
             self._prepared(number).to(self.device)

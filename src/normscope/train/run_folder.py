@@ -126,7 +126,9 @@ class RunFolder:
         write_atomically(self.config_file, sealed_lines(toml))
 
     def config_table(self) -> dict[str, Any]:
-        """The run's configuration. Raises UserError where the file is not as it was written."""
+        """Returns the run's configuration. Raises UserError where the file is not as it was
+        written.
+        """
         with disk_errors(f"reading {self.config_file}"):
             if self.config_file.is_file():
                 refuse_broken_seal(
@@ -138,8 +140,8 @@ class RunFolder:
             return read_toml(self.config_file)
 
     def identity(self, data_fingerprint: str) -> str:
-        """A SHA-256 of all that the run's numbers depend on by its user's choice: its configuration
-        and its data.
+        """Returns a SHA-256 of all that the run's numbers depend on by its user's choice: its
+        configuration and its data.
 
         Each of its checkpoints keeps it. Settings that may change (MAY_CHANGE) are left out. Of the
         file as it stands, so that a later version, which may know more settings, finds the same.
@@ -227,13 +229,15 @@ class RunFolder:
         return "" if last is None else str(last["event"])
 
     def ending(self) -> Event | None:
-        """The last of the metrics lines; None where there is none yet. Raises as `events` does."""
+        """Returns the last of the metrics lines; None where there is none yet. Raises as `events`
+        does.
+        """
         with self._metrics() as events:
             last = deque(events, maxlen=1)
         return last[0] if last else None
 
     def events(self) -> list[Event]:
-        """All metrics lines; one still being written is left out.
+        """Returns all metrics lines; one still being written is left out.
 
         Raises UserError for a damaged file, and for one that lacks lines which the newest
         checkpoint counts on.
@@ -242,8 +246,8 @@ class RunFolder:
             return list(events)
 
     def record(self) -> RunRecord:
-        """All metrics lines as columns, which take a tenth of the memory. Raises as `events`
-        does.
+        """Returns all metrics lines as columns, which take a tenth of the memory. Raises as
+        `events` does.
         """
         with self._metrics() as events:
             return record_of(events)
@@ -259,8 +263,8 @@ def _which(update: int) -> str:
 
 
 def _sha256_of(folder: Path) -> str:
-    """SHA-256 over the names and contents of a folder's files, with those below it; of nothing
-    where it is absent.
+    """Returns the SHA-256 over the names and contents of a folder's files, with those below it; of
+    nothing where it is absent.
     """
     found = hashlib.sha256()
     for file in sorted(path for path in folder.rglob("*") if path.is_file() and path.name != MARK):

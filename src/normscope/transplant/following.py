@@ -271,7 +271,7 @@ class Following(TorchFunctionMode):
         return new
 
     def _read(self, value: Any) -> Any:
-        """A value with what the next sub-layer reads in place of the stream."""
+        """Returns a value with what the next sub-layer reads in place of the stream."""
         if isinstance(value, Tensor):
             moves = self.moves_of(value)
             return value if moves is None else self._read_as(value, moves)
@@ -341,8 +341,8 @@ class Following(TorchFunctionMode):
             self.refuse("a sub-layer writes into what it reads, which is the residual stream")
 
     def given_back(self, output: Any, state: Tensor) -> tuple[Any, bool]:
-        """A block's output with the state in place of the stream, and whether the stream was in
-        it.
+        """Returns a block's output with the state in place of the stream, and whether the stream
+        was in it.
         """
         if isinstance(output, Tensor):
             moves = self.moves_of(output)

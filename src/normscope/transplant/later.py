@@ -30,7 +30,7 @@ _Method = Callable[["Later", Any], "Later"]
 
 
 def _of_two(function: Callable[..., Any]) -> tuple[_Method, _Method]:
-    """The methods by which a value stands on the left and on the right of an operator."""
+    """Returns the methods by which a value stands on the left and on the right of an operator."""
     return lambda self, other: Later(function, (self, other)), lambda self, other: Later(
         function, (other, self)
     )

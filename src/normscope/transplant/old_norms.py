@@ -29,8 +29,8 @@ class OldNorm:
 
 
 def norms_of(model: nn.Module, found: Stack, row: Sequence[Sublayer]) -> list[OldNorm]:
-    """The norms of a block's sub-layers by their part, those without a module of their own under
-    the name "".
+    """Returns the norms of a block's sub-layers by their part, those without a module of their own
+    under the name "".
     """
     uses = {use.at: use for use in found.norm_uses}
     norms = []
@@ -62,8 +62,8 @@ def _role(norm: Term, segment: Segment) -> str:
 
 
 def _module_of(model: nn.Module, use: NormUse, role: str) -> str:
-    """The module that is the norm and nothing else; "" for one without parameters, which may be
-    called as a function.
+    """Returns the module that is the norm and nothing else; "" for one without parameters, which
+    may be called as a function.
 
     Raises TransplantRefused where it cannot be passed over.
     """
@@ -85,7 +85,7 @@ def _module_of(model: nn.Module, use: NormUse, role: str) -> str:
 
 
 def final_norm(found: Stack) -> str | None:
-    """The module of the norm after the stack, where it has one that the blocks do not."""
+    """Returns the module of the norm after the stack, where it has one that the blocks do not."""
     inside = {
         term.at
         for one in found.sublayers

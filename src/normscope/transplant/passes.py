@@ -28,7 +28,7 @@ class Passes:
         """True once the model has been put under its placement."""
 
     def outputs(self) -> list[Tensor]:
-        """All tensors that it returns, in evaluation mode and without gradients.
+        """Returns all tensors that it returns, in evaluation mode and without gradients.
 
         Raises TransplantRefused where it raises, or gives NaN.
         """

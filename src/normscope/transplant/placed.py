@@ -66,7 +66,7 @@ class Added(nn.Module):
         self.schedules = Schedules(schedules)
 
     def number(self, kind: str, part: Part) -> Tensor:
-        """A trained or a scheduled number of the formula."""
+        """Returns a trained or a scheduled number of the formula."""
         place, name = part
         return (
             self.schedules.value(name)
@@ -98,7 +98,7 @@ class Wiring:
 
 
 def _applied(norm: nn.Module) -> Callable[..., Any]:
-    """A norm as its own class applies it, where its forward is passed over."""
+    """Returns a norm as its own class applies it, where its forward is passed over."""
     is_swapped = hasattr(type(norm), "swapped_kind")
     return functools.partial(type(norm).original.forward, norm) if is_swapped else norm  # type: ignore[attr-defined]
 
@@ -107,8 +107,8 @@ _MADE: dict[tuple[str, type], type] = {}
 
 
 def swapped_class(kind: str, original: type) -> type:
-    """The class "block", "norm", "inner norm", "reader", "projection" or "attention" that stands
-    for another one: a subclass of the same name, made once.
+    """Returns the class "block", "norm", "inner norm", "reader", "projection" or "attention" that
+    stands for another one: a subclass of the same name, made once.
     """
     if (kind, original) not in _MADE:
         own = (
@@ -285,8 +285,8 @@ _HANDED: list[tuple[Tensor, Sequence[Tensor]]] | None = None
 
 
 def _packed(streams: Sequence[Tensor]) -> Tensor:
-    """Several streams as one tensor, which whatever stands between blocks hands on: one batch after
-    the other.
+    """Returns several streams as one tensor, which whatever stands between blocks hands on: one
+    batch after the other.
     """
     if len(streams) == 1:
         return streams[0]

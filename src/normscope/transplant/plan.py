@@ -81,7 +81,7 @@ decoder."""
 
 
 def chosen_stacks(stacks: Sequence[Stack], stack: StackNames) -> list[int]:
-    """Numbers of the stacks that are meant.
+    """Returns the numbers of the stacks that are meant.
 
     Raises TransplantRefused where there are several others.
     """
@@ -162,7 +162,7 @@ def plan(
 
 
 def _placed(found: Stack, target: type[Placement], shape: StackShape) -> Placement:
-    """The placement of a stack of that shape. Raises TransplantRefused where it is none for it."""
+    """Returns the placement of such a stack. Raises TransplantRefused where it is none for it."""
     try:
         return target(shape)
     except ValueError as error:
@@ -172,7 +172,7 @@ def _placed(found: Stack, target: type[Placement], shape: StackShape) -> Placeme
 def _followed(
     placement: Placement, kinds: Sequence[SublayerKind], *, given_start: bool, given_finish: bool
 ) -> list[Program]:
-    """The programs of all blocks. Raises TransplantRefused for a formula that cannot be
+    """Returns the programs of all blocks. Raises TransplantRefused for a formula that cannot be
     followed.
     """
     try:
@@ -195,15 +195,15 @@ def _refuse_norms_outside(paths: Sequence[str], norms: Sequence[Sequence[OldNorm
 
 
 def _movable(model: nn.Module, norms: Sequence[Sequence[OldNorm]]) -> set[str]:
-    """The norms that may take another part than they had: none of their uses is frozen."""
+    """Returns the norms that may take another part than they had: none of their uses is frozen."""
     every = {norm.module for row in norms for norm in row}
     fixed = {norm.module for row in norms for norm in row if is_frozen(model, norm)}
     return every - fixed
 
 
 def _with_final_norm(last: BlockPlan, module: str, *, fits: bool) -> BlockPlan:
-    """The last block with the model's final norm as that of its program, or as one that nothing
-    applies any more.
+    """Returns the last block with the model's final norm as that of its program, or as one that
+    nothing applies any more.
     """
     if fits and ("finish", "main") in dict(last.program.norms):
         return replace(last, reused={**last.reused, ("finish", "main"): module})
@@ -235,8 +235,8 @@ def _ends_of(placement: str, shape: StackShape) -> tuple[bool, bool]:
 
 
 def _rows(found: Stack) -> list[list[Sublayer]]:
-    """The sub-layers of every block. Raises TransplantRefused where they are wired in a way that is
-    not followed.
+    """Returns the sub-layers of every block. Raises TransplantRefused where they are wired in a way
+    that is not followed.
     """
     rows: dict[int, list[Sublayer]] = {}
     for sublayer in found.sublayers:

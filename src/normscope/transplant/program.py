@@ -257,7 +257,7 @@ class Run:
         self.joins += 1
 
     def outputs(self) -> list[Any]:
-        """The state after the block."""
+        """Returns the state after the block."""
         self.read()
         return [self._slots[at] for at in self.program.outputs]
 

@@ -75,7 +75,9 @@ def readers(passes: Passes, plans: Sequence[StackPlan]) -> dict[str, tuple[Seat,
 
 
 def _candidates(model: nn.Module, plans: Sequence[StackPlan]) -> Mapping[str, nn.Module]:
-    """Modules in blocks that neither are norms of the placement nor were added by it."""
+    """Returns the modules in blocks that neither are norms of the placement nor were added by
+    it.
+    """
     norms = {name for one in plans for name in one.all_norms}
     found = {}
     for block in (block.module for one in plans for block in one.blocks):
@@ -92,7 +94,7 @@ def _candidates(model: nn.Module, plans: Sequence[StackPlan]) -> Mapping[str, nn
 def _called(
     running: Following, module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]
 ) -> _Call | None:
-    """A call with the stream; without a seat where that is not an argument of its own."""
+    """Returns a call with the stream; without a seat where that is not an argument of its own."""
     given = [one for one in tree_leaves((args, dict(kwargs))) if isinstance(one, Tensor)]
     if not any(running.stands_for(one) for one in given):
         return None

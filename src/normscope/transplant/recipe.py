@@ -103,6 +103,6 @@ def forget(model: nn.Module) -> None:
 
 
 def without_recipe(table: dict[str, Any]) -> dict[str, Any]:
-    """The table of a configuration as the model's own code wants it."""
+    """Returns the table of a configuration as the model's own code wants it."""
     own = {key: value for key, value in table.items() if key != RECIPE}
     return {key: value for key, value in own.items() if key != GUARD or value != _NOTE}

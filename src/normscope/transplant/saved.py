@@ -101,7 +101,7 @@ def restore(model: nn.Module, folder: Path, inputs: Inputs) -> None:
 
 
 def _weights_in(folder: Path) -> dict[str, Tensor]:
-    """All tensors of a folder, by name. Raises UserError where they cannot be read."""
+    """Returns all tensors of a folder, by name. Raises UserError where they cannot be read."""
     if (folder / _SHARDS).is_file() and not (folder / WEIGHTS).is_file():
         table = _table(folder / _SHARDS).get("weight_map")
         if not isinstance(table, dict):

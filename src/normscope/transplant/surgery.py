@@ -365,7 +365,7 @@ def _added_names(model: nn.Module, plans: Sequence[StackPlan], normed: Sequence[
 
 
 def _idle(model: nn.Module, one: StackPlan) -> list[str]:
-    """Parameters of norms that nothing applies, of those that are trained."""
+    """Returns the parameters of norms that nothing applies, of those that are trained."""
     reused = {path for block in one.blocks for path in block.reused.values()}
     paths = dict.fromkeys(path for block in one.blocks for path in block.idle if path not in reused)
     return [

@@ -106,8 +106,8 @@ def _unlike_own_start(model: nn.Module, blocks: Sequence[str]) -> str:
 
 
 def _own_start(model: nn.Module, path: str) -> nn.Module | None:
-    """A copy of a block, initialised by the model of transformers around it; None where there is
-    none, or where it cannot be.
+    """Returns a copy of a block, initialised by the model of transformers around it; None where
+    there is none, or where it cannot be.
 
     Of other models such a method may be a part of what they do: nanoGPT draws some anew after it.
     """
@@ -158,8 +158,8 @@ def _directed(model: nn.Module, blocks: Sequence[str]) -> str:
 
 
 def _largest(matrix: Tensor) -> float:
-    """The largest singular value, with rows and then columns brought to entries of size 1: parts of
-    one matrix may be drawn in different sizes.
+    """Returns the largest singular value, with rows and then columns brought to entries of size 1:
+    parts of one matrix may be drawn in different sizes.
     """
     w = matrix.detach().float()
     for dimension in (1, 0):

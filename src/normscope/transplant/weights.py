@@ -94,8 +94,8 @@ def _scales(seen: AttentionMeasurements | None) -> dict[MatrixPart, float]:
 
 
 def _uses(model: nn.Module, one: StackPlan, sublayer: Sublayer, site: Site) -> list[MatrixUse]:
-    """The matrices of a sub-layer whose part is known, by the recorded pass or else by their
-    names.
+    """Returns the matrices of a sub-layer whose part is known, by the recorded pass or else by
+    their names.
     """
     plain = [*sublayer.measured.uses]
     if site.kind == "feed_forward":
@@ -206,8 +206,8 @@ def _bias(model: nn.Module, name: str) -> Tensor | None:
 
 
 def _started_anew(model: nn.Module, block: BlockPlan) -> list[str]:
-    """Norms of a block that are put back to where they start: a gain of its own start that stays in
-    its part is kept, as one of 0 is.
+    """Returns the norms of a block that are put back to where they start: a gain of its own start
+    that stays in its part is kept, as one of 0 is.
     """
     found = []
     for path in dict.fromkeys(block.reused.values()):
@@ -220,7 +220,7 @@ def _started_anew(model: nn.Module, block: BlockPlan) -> list[str]:
 
 
 def written_by(model: nn.Module, one: StackPlan, wanted: Sequence[Drawing]) -> list[Tensor]:
-    """All parameters that `draw` may write into."""
+    """Returns all parameters that `draw` may write into."""
     found: dict[int, Tensor] = {}
     for drawing in wanted:
         name = drawing.use.parameter
@@ -262,7 +262,7 @@ def patterns(names: Sequence[str]) -> list[str]:
 
 
 def marked(norm: nn.Module) -> nn.Module:
-    """A norm that transformers does not draw anew when it loads a model."""
+    """Returns a norm that transformers does not draw anew when it loads a model."""
     norm._is_hf_initialized = True  # type: ignore[assignment]
     return norm
 

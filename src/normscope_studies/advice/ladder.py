@@ -167,8 +167,8 @@ class Ladder:
         )
 
     def at(self, rate: float) -> float:
-        """The loss at a rate (log10) between rungs, by a straight line; beyond an end, of that
-        end.
+        """Returns the loss at a rate (log10) between rungs, by a straight line; beyond an end, of
+        that end.
         """
         steps = sorted(self.outcomes)
         place = (rate - decades(steps[0])) / (decades(1) - decades(0))

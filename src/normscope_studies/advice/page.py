@@ -40,8 +40,9 @@ NORMED = {"residual sums are normed": True, "residual sums are not normed": Fals
 def by_warmup(
     looked: Sequence[Looked], warmups: Mapping[AdviceCase, Mapping[float, float]]
 ) -> dict[tuple[str, float], list[NamedRate]]:
-    """Trainings at the best rung, against the best of the warm-ups that were tried: by whether sums
-    are normed, and by the warm-up's share of the updates, rising."""
+    """Returns the trainings at the best rung, against the best of the warm-ups that were tried: by
+    whether sums are normed, and by the warm-up's share of the updates, rising.
+    """
     shares = sorted({share for own in warmups.values() for share in own})
 
     def trained(one: Looked, share: float) -> NamedRate:

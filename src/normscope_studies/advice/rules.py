@@ -70,8 +70,8 @@ def apart(one: Looked, others: Sequence[Looked]) -> list[Looked]:
 
 
 def law_without(one: Looked, others: Sequence[Looked]) -> RateLaw:
-    """The law of recipes and of the ladders of other cases, those of the study's own earlier
-    results left out.
+    """Returns the law of recipes and of the ladders of other cases, those of the study's own
+    earlier results left out.
     """
     ours = [
         KnownRate(
@@ -172,7 +172,7 @@ OFF = (-3, -2, -1, 1, 2, 3)
 
 
 def off_by(looked: Sequence[Looked], rungs: int) -> list[NamedRate]:
-    """The trainings so many rungs from the best, of ladders that reach so far."""
+    """Returns the trainings so many rungs from the best, of ladders that reach so far."""
     found = []
     for one in looked:
         step = one.ladder.best_step + rungs
@@ -198,7 +198,7 @@ def less_than(named: Sequence[NamedRate], other: Sequence[NamedRate]) -> Estimat
 
 
 def less_by_family(lost: Iterable[tuple[str, float]]) -> Estimate:
-    """The mean of what is lost, by family, with its interval by leaving out one family at a
+    """Returns the mean of what is lost, by family, with its interval by leaving out one family at a
     time.
     """
     families: defaultdict[str, list[float]] = defaultdict(list)
@@ -225,8 +225,8 @@ _LAST_SHARE = 0.2
 
 
 def compared_at(one: Looked, updates: int, steps: Sequence[int] | None = None) -> NamedRate:
-    """The rung whose training has the lowest loss after so many updates, which then goes on to the
-    end.
+    """Returns the rung whose training has the lowest loss after so many updates, which then goes on
+    to the end.
 
     steps: the rungs that are tried; None for all of the ladder.
     """
@@ -237,7 +237,9 @@ def compared_at(one: Looked, updates: int, steps: Sequence[int] | None = None) -
 
 
 def about_naive(one: Looked, others: Sequence[Looked]) -> Sequence[int] | None:
-    """Three rungs about its naive rate, those of the ladder; None where there is no naive rate."""
+    """Returns three rungs about its naive rate, those of the ladder; None where there is no naive
+    rate.
+    """
     rate = naive_rate(one, others)
     if rate is None:
         return None

@@ -97,7 +97,7 @@ def compared(looked: Sequence[rules.Looked]) -> dict[str, dict[int, list[rules.N
 
 
 def warmed(config: AdviceConfig, one: rules.Looked, pieces: Pieces) -> dict[float, float]:
-    """Losses by warm-up, at the best rung."""
+    """Returns the losses by warm-up, at the best rung."""
     rate, updates = rate_of(one.ladder.best_step), one.ladder.updates
     return {
         share: nats(at_rate(one.case, rate, config, pieces, updates=updates, warmup_share=share))

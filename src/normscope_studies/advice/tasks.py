@@ -228,8 +228,8 @@ _PRIOR = 8.0
 
 
 def baselines(task: CaseTask) -> dict[str, float]:
-    """Held-out nats of the best models that know how frequent each token is, and how frequent after
-    the one before.
+    """Returns the held-out nats of the best models that know how frequent each token is, and how
+    frequent after the one before.
 
     Of what is hidden from the model: what it sees costs nothing.
     """

@@ -115,8 +115,8 @@ _SYMBOLS, _FIRST_SHARE = 24, 0.8
 
 
 def _markov() -> NDArray[np.int64]:
-    """A chain of 24 symbols: the two before tell which of two comes next, one of them in four of
-    five cases.
+    """Returns a chain of 24 symbols: the two before tell which of two comes next, one of them in
+    four of five cases.
     """
     table = (
         (raw_bits(2 * _SYMBOLS**2, 2) % np.uint64(_SYMBOLS))

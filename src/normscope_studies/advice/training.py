@@ -26,7 +26,7 @@ _DECAY = OPTIMIZERS["adamw"].usual_weight_decay
 
 
 def schedule_of(case: AdviceCase, warmup_updates: int) -> ScheduleConfig:
-    """A linear warm-up, then the decay of the case."""
+    """Returns a linear warm-up, then the decay of the case."""
     return ScheduleConfig(
         decay=case.decay,
         warmup_updates=warmup_updates,
@@ -59,8 +59,9 @@ def optimizer_of(case: AdviceCase, rate: float) -> OptimizerConfig:
 
 
 def of_narrower(narrower: float) -> GroupsConfig:
-    """The rates of µP (Yang et al. 2022, arXiv:2203.03466, table 8) of a model so many times as
-    wide as the one whose rate is given."""
+    """Returns the rates of µP (Yang et al. 2022, arXiv:2203.03466, table 8) of a model so many
+    times as wide as the one whose rate is given.
+    """
     smaller = GroupConfig(lr_factor=1 / narrower)
     return GroupsConfig(
         matrix=smaller, head=smaller, norm=GroupConfig(), gate=GroupConfig(), bias=GroupConfig()
@@ -77,8 +78,8 @@ def train_once(
     text_file: str,
     corpus: str,
 ) -> dict[str, Any]:
-    """Losses in nats per target: of every update's batch before it, and on held-out text at the
-    end.
+    """Trains, and returns the losses in nats per target: of every update's batch before it, and on
+    held-out text at the end.
 
     "valid_nats" is None where a loss was not finite. seed: of weights and batches. Nothing is
     clipped.
@@ -131,7 +132,7 @@ def losses_of(
 
 @torch.no_grad()
 def held_out_nats(task: CaseTask, model: nn.Module) -> float:
-    """Mean over the held-out targets."""
+    """Returns the mean over the held-out targets."""
     model.eval()
     batches = task.held_out()
     total = sum(float(batch.loss(batch.run(model))) * len(batch.targets) for batch in batches)
@@ -188,8 +189,8 @@ def installed() -> list[str]:
 def train_package(
     case: AdviceCase, *, package: str, updates: int, text_file: str, corpus: str
 ) -> dict[str, Any]:
-    """Losses as of `train_once`: Prodigy under the case's own schedule, Schedule-Free under
-    none.
+    """Trains, and returns the losses as `train_once` does: Prodigy under the case's own schedule,
+    Schedule-Free under none.
     """
     task = task_of(case, text_file, corpus, 1)
     model = model_of(case, task, 1)

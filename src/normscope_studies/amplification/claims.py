@@ -39,7 +39,7 @@ class StatedOrder:
         return relative
 
     def exponent(self, depths: Sequence[int]) -> float:
-        """The slope of its logarithm over that of the depth, over these depths."""
+        """Returns the slope of its logarithm over that of the depth, over these depths."""
         return slope(depths, self.growth(depths))
 
 
@@ -204,7 +204,9 @@ def _streams(config: AmplificationConfig, update: str, known: Sequence[DepthGrow
 
 
 def over_predicted(one: DepthGrowth) -> Floats:
-    """The stream's change over its prediction, of each draw the mean over blocks, (draws,)."""
+    """Returns the stream's change over its prediction, of each draw the mean over blocks,
+    (draws,).
+    """
     assert one.predicted_stream is not None
     there = one.predicted_stream > 0
     found: Floats = (one.stream[:, there] / one.predicted_stream[there]).mean(1)
@@ -257,12 +259,12 @@ _WELL_CONDITIONED = 0.9
 
 
 def near_one(values: Floats) -> float:
-    """The share of singular values within a factor of 2 of 1."""
+    """Returns the share of singular values within a factor of 2 of 1."""
     return float(((values > 1 / _PEAK) & (values < _PEAK)).mean())
 
 
 def vanished(values: Floats) -> float:
-    """The share of singular values below float32's precision beside the largest."""
+    """Returns the share of singular values below float32's precision beside the largest."""
     return float((values < PRECISION * values.max()).mean())
 
 

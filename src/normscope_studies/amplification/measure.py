@@ -74,7 +74,7 @@ class DrawnEncoder:
         return y_ND
 
     def loss(self) -> Tensor:
-        """Mean cross-entropy per token in nats."""
+        """Returns the mean cross-entropy per token in nats."""
         return functional.cross_entropy(
             self.output(self.inputs_ND) @ self.rows_VD.T, self.targets_N
         )
@@ -174,7 +174,7 @@ def changes_at(
 def singular_values(
     placement: str, shape: StackShape, *, initialisation: str, tokens: int, seed: int
 ) -> list[float]:
-    """All of ∂y/∂x, falling: x all inputs of a stack as one vector of N · D entries, y its
+    """Returns all of ∂y/∂x, falling: x all inputs of a stack as one vector of N · D entries, y its
     outputs.
     """
     drawn = DrawnEncoder(

@@ -91,8 +91,8 @@ class AmplificationTrainingsConfig:
                 raise ValueError(f"placements: {name} is not defined for an encoder-decoder")
 
     def training(self, placement: str, blocks: int) -> TranslationRunConfig:
-        """A run of a placement with so many blocks in each stack; its rate and seed are still to be
-        chosen.
+        """Returns a run of a placement with so many blocks in each stack; its rate and seed are
+        still to be chosen.
         """
         return TranslationRunConfig(
             data=DataConfig(**checks.settings_of(self, "corpus", "toy_pairs", "max_tokens")),
@@ -122,7 +122,7 @@ class AmplificationTrainingsConfig:
         )
 
     def cells(self, folder: Path, placement: str, blocks: int) -> list[Cell]:
-        """The runs of a model at every rate and seed."""
+        """Returns the runs of a model at every rate and seed."""
         grid = Grid(
             placements_and_warmups=((placement, self.warmup_updates),),
             peak_lrs=self.peak_lrs,
@@ -132,7 +132,7 @@ class AmplificationTrainingsConfig:
         return grid.cells(self.training(placement, blocks), folder / f"blocks-{blocks}")
 
     def first(self, placement: str, blocks: int, seed: int) -> TranslationRunConfig:
-        """The configuration that the first update of a seed's runs is looked at by."""
+        """Returns the configuration that the first update of a seed's runs is looked at by."""
         return replaced(self.training(placement, blocks), seed=seed)
 
     @property

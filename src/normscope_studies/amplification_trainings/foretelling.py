@@ -199,5 +199,5 @@ def area_under_curve(scores_N: Floats, labels_N: NDArray[np.bool_]) -> float:
 
 
 def mean_error(told_N: Floats, found_N: Floats) -> float:
-    """Mean absolute error."""
+    """Returns the mean absolute error."""
     return float(np.abs(told_N - found_N).mean())

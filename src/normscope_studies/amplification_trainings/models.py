@@ -70,7 +70,7 @@ class ClimbedModel:
         return max(rates, default=None)
 
     def trainings(self) -> list[EndedTraining]:
-        """All its trainings.
+        """Returns all its trainings.
 
         One has failed that has not learned at a rate at or above the best; below it one that has
         not is slow.
@@ -138,7 +138,7 @@ def _looked_at(
     corpus: Corpus,
     pieces: Pieces,
 ) -> Mapping[_LookedAt, Sequence[float]]:
-    """The measured change of each seed."""
+    """Returns the measured change of each seed."""
     found: dict[_LookedAt, list[float]] = {model: [] for model in models}
     asked_of = [(seed, *model) for seed in config.seed_numbers for model in models]
     for seed, placement, blocks in pieces.each("first updates", asked_of):

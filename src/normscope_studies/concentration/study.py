@@ -64,7 +64,7 @@ def run(config: ConcentrationConfig, pieces: Pieces) -> Findings:
 
 
 def estimated(models: Sequence[Mapping[str, Any]]) -> Concentrations:
-    """Means over models with 95 % intervals: by stack, quantity, depth and number."""
+    """Returns the means over models with 95 % intervals: by stack, quantity, depth and number."""
 
     def over_models(stack: str, quantity: Quantity, depth: int) -> dict[str, Estimate]:
         numbers = [model[stack][quantity][depth] for model in models]

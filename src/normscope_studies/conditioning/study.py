@@ -185,7 +185,7 @@ def ends(config: ConditioningConfig, found: Mapping[str, PlacementGradients]) ->
 
 
 def _seen(what: str, one: PlacementGradients) -> float | None:
-    """A geometric mean over the seeds; ranks as they are, and not their inverse."""
+    """Returns a geometric mean over the seeds; ranks as they are, and not their inverse."""
     if not one.courses:
         return None
     value = float(one.mean(WORSE[what]).mean)

@@ -99,7 +99,7 @@ class ConvergedConfig:
         return list(dict.fromkeys(placement for placement, _ in self.pairs))
 
     def training(self, updates: int, share: float) -> TranslationRunConfig:
-        """A run of so many updates; its placement, rate and seed are still to be chosen."""
+        """Returns a run of so many updates; its placement, rate and seed are still to be chosen."""
         warmup, every = round(share * updates), updates // self.validations
         return TranslationRunConfig(
             data=DataConfig(corpus=self.corpus, max_tokens=self.max_tokens),
@@ -132,7 +132,7 @@ class ConvergedConfig:
         seeds: range,
         updates: int,
     ) -> list[Cell]:
-        """The runs of a placement with a warm-up at some rates and seeds."""
+        """Returns the runs of a placement with a warm-up at some rates and seeds."""
         placement, share = pair
         base = replaced(self.training(updates, share), seed=seeds.start)
         grid = Grid(

@@ -98,7 +98,7 @@ class PlacementEnding:
 
 
 def chosen(looked: Mapping[tuple[float, float], LadderRun]) -> tuple[float, float]:
-    """The share of the warm-up and the rate of the run with the lowest last loss."""
+    """Returns the share of the warm-up and the rate of the run with the lowest last loss."""
     return min(looked, key=lambda key: looked[key].final_nats)
 
 

@@ -26,7 +26,7 @@ from .study import PACKAGE, JudgedAgain, Study
 
 
 def judged_again(data: Mapping[str, Any], folder: Path) -> JudgedAgain:
-    """The claims of the study that the results are of, made of the numbers in `data`.
+    """Returns the claims of the study that the results are of, made of the numbers in `data`.
 
     folder: where these lie, for what is said of them. Raises UserError for results of no study, and
     of one that does not keep all that it measures in its data.

@@ -65,5 +65,5 @@ def settings_of(config: object, *names: str) -> dict[str, Any]:
 
 
 def settings_but(config: Any, *names: str) -> dict[str, Any]:
-    """All settings but these, for what a measurement depends on."""
+    """Returns all settings but these, for what a measurement depends on."""
     return {name: value for name, value in asdict(config).items() if name not in names}

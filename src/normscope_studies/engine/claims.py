@@ -68,7 +68,7 @@ class Compared:
 
 
 def mean_over_draws(draws: ArrayLike, predicted: ArrayLike) -> Compared:
-    """The mean over draws; draws: (draws, L)."""
+    """Returns the mean over draws; draws: (draws, L)."""
     draws = np.asarray(draws, dtype=np.float64)
     return Compared(
         measured=draws.mean(0),
@@ -79,8 +79,8 @@ def mean_over_draws(draws: ArrayLike, predicted: ArrayLike) -> Compared:
 
 
 def root_mean_square(squares: ArrayLike, predicted: ArrayLike) -> Compared:
-    """The root of the mean over draws, which a few loud draws raise; squares: (draws, L) squared
-    norms.
+    """Returns the root of the mean over draws, which a few loud draws raise; squares: (draws, L)
+    squared norms.
     """
     squares = np.asarray(squares, dtype=np.float64)
     root = np.sqrt(squares.mean(0))
@@ -270,7 +270,7 @@ def foretold(
 
 
 def around(value: _ClaimBound, by: float) -> dict[str, Any]:
-    """The bounds of a claim that something is `value`, `by` more or less."""
+    """Returns the bounds of a claim that something is `value`, `by` more or less."""
     if isinstance(value, Mapping):
         return {
             "least": {one: middle - by for one, middle in value.items()},
@@ -286,7 +286,7 @@ def of_one_seed(claims: Iterable[Claim]) -> list[Claim]:
 
 
 def by_names(found: Estimate, names: Iterable[str]) -> dict[str, Estimate]:
-    """The places of an estimate by the names of the settings that they stand for."""
+    """Returns the places of an estimate by the names of the settings that they stand for."""
     return {name: part(found, place) for place, name in enumerate(names)}
 
 
@@ -322,7 +322,7 @@ def shown_span(found: Estimate) -> str:
 
 
 def shown_factor(found: Estimate) -> str:
-    """A factor whose logarithm was estimated, with its interval: "1.20 (1.10 to 1.31)"."""
+    """Returns a factor whose logarithm was estimated, with its interval: "1.20 (1.10 to 1.31)"."""
     with np.errstate(over="ignore"):
         factors = np.exp([found.low, found.mean, found.high])
     low, middle, high = (number(float(factor), 2) for factor in factors)

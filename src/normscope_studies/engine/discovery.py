@@ -30,7 +30,7 @@ class _ListedStudy:
     module: str
 
     def load(self) -> Any:
-        """The `engine.study.Study`, with torch and all that measures imported."""
+        """Returns the `engine.study.Study`, with torch and all that measures imported."""
         return importlib.import_module(self.module).STUDY
 
     def run(self, **asked: Any) -> list[str]:
@@ -43,13 +43,13 @@ class _ListedStudy:
 
 @cache
 def studies() -> dict[str, _ListedStudy]:
-    """The studies of this package, by the name one types, in alphabetical order."""
+    """Returns the studies of this package, by the name one types, in alphabetical order."""
     return studies_in(_PACKAGE)
 
 
 def studies_in(package: str) -> dict[str, _ListedStudy]:
-    """The studies of a package by the name one types, in alphabetical order; imports nothing that
-    measures.
+    """Returns the studies of a package by the name one types, in alphabetical order; imports
+    nothing that measures.
 
     A file that holds STUDY is one, and so is a folder whose `study.py` does. What STUDY says of
     itself is read without running the file, and so is plain text. Raises ValueError for what is

@@ -18,7 +18,7 @@ NORMAL = 1.959964
 
 
 def estimate(values_S: ArrayLike) -> Estimate:
-    """Mean over the first axis, the seeds, with its 95 % interval."""
+    """Returns the mean over the first axis, the seeds, with its 95 % interval."""
     summary = Summary()
     for value in np.asarray(values_S, dtype=np.float64):
         summary.add({"": value})
@@ -26,7 +26,9 @@ def estimate(values_S: ArrayLike) -> Estimate:
 
 
 def jackknife(items: Sequence[_One], of: Callable[[Sequence[_One]], float]) -> Estimate:
-    """A value of all items with its 95 % interval, by leaving out one at a time (Tukey's)."""
+    """Returns a value of all items with its 95 % interval, by leaving out one at a time
+    (Tukey's).
+    """
     whole, count = of(items), len(items)
     without = []
     for one in items:
@@ -41,8 +43,8 @@ _RESAMPLES, _TAIL = 2_000, 0.025
 def bootstrap(
     items: Sequence[_One], of: Callable[[Sequence[_One]], float], *, seed: int = 0
 ) -> tuple[float, float, float]:
-    """A value of all items, and the ends of its 95 % percentile interval over resamples of them
-    (Efron 1979).
+    """Returns a value of all items, and the ends of its 95 % percentile interval over resamples of
+    them (Efron 1979).
 
     Items are drawn with replacement, as many as there are, 2,000 times; of few items such an
     interval is too narrow. Resamples whose value is not finite are left out; where these are more
@@ -73,13 +75,13 @@ def slopes(x_X: ArrayLike, y_SX: ArrayLike) -> Floats:
 
 
 def exponent(x_X: ArrayLike, y_SX: ArrayLike) -> Estimate:
-    """Slope of ln y over ln x, fitted seed by seed: 1/2 for y = √x."""
+    """Returns the slope of ln y over ln x, fitted seed by seed: 1/2 for y = √x."""
     return estimate(slopes(np.log(np.asarray(x_X, dtype=np.float64)), y_SX))
 
 
 def proportion(count: int, total: int) -> tuple[float, float]:
-    """The 95 % interval of a share of which `count` of `total` were seen, by Wilson 1927; (0, 1)
-    for none at all.
+    """Returns the 95 % interval of a share of which `count` of `total` were seen, by Wilson 1927;
+    (0, 1) for none at all.
     """
     return _wilson(count / total, total, NORMAL) if total else (0.0, 1.0)
 
@@ -87,8 +89,8 @@ def proportion(count: int, total: int) -> tuple[float, float]:
 def clustered_proportion(
     holds: Sequence[bool], clusters: Sequence[Hashable]
 ) -> tuple[float, float]:
-    """The 95 % interval of a share of cases that come in clusters, such as families, and are alike
-    within them.
+    """Returns the 95 % interval of a share of cases that come in clusters, such as families, and
+    are alike within them.
 
     Wilson's with as many cases as would scatter so if each stood alone, at most those there are and
     as many as clusters where all agree (Korn and Graubard 1998), and Student's t of one less than
@@ -120,7 +122,7 @@ def _wilson(share: float, total: float, quantile: float) -> tuple[float, float]:
 
 
 def with_interval(found: Estimate, decimals: int = 3) -> str:
-    """A number with its interval, in words."""
+    """Returns a number with its interval, in words."""
     return interval(float(found.mean), float(found.half_width), decimals)
 
 

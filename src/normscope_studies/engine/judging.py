@@ -133,8 +133,8 @@ def number_of(setting: str) -> int:
 
 
 def by_place(found: Sequence[Answer], noun: str, first: int = 1) -> dict[str, Answer]:
-    """Answers of places in a row by setting, one entry for all places of one answer: {"layers 1 to
-    4": False, …}.
+    """Returns the answers of places in a row by setting, one entry for all places of one answer:
+    {"layers 1 to 4": False, …}.
 
     first: the number of the first place.
     """
@@ -207,7 +207,7 @@ def holm(family: Mapping[_Key, tuple[Estimate, float, float]]) -> dict[_Key, Ans
 
 
 def _level(found: Estimate, least: float, greatest: float) -> float:
-    """The smallest share of wrong answers at which its interval decides; 1 for one seed."""
+    """Returns the smallest share of wrong answers at which its interval decides; 1 for one seed."""
     if found.count < 2 or not math.isfinite(float(found.mean)):
         return 1.0
     away = min(abs(float(found.mean) - edge) for edge in (least, greatest))

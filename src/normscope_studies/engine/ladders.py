@@ -218,7 +218,9 @@ def climb(
 def lowest_rates(
     rows: Sequence[Sequence[LadderRun]], peak_lrs: Sequence[float], count: int
 ) -> tuple[float, ...]:
-    """The rates with the lowest mean losses, rising; the smaller first of those that are equal."""
+    """Returns the rates with the lowest mean losses, rising; the smaller first of those that are
+    equal.
+    """
     means = {
         lr: mean_nats(column) for lr, column in zip(peak_lrs, zip(*rows, strict=True), strict=True)
     }
@@ -234,7 +236,7 @@ def final_losses(rows: Sequence[Sequence[LadderRun]]) -> list[list[float]]:
 
 
 def mean_nats(runs: Sequence[LadderRun]) -> float:
-    """Mean of the last losses in nats."""
+    """Returns the mean of the last losses in nats."""
     return math.fsum(run.final_nats for run in runs) / len(runs)
 
 
@@ -294,7 +296,7 @@ def sources(cells: Iterable[Cell]) -> dict[str, dict[str, Any]]:
 
 
 def in_words(found: Mapping[str, Mapping[str, Any]]) -> str:
-    """The sources of several runs in a line: "source 1a2b3c4d5e6f (4 runs)"."""
+    """Returns the sources of several runs in a line: "source 1a2b3c4d5e6f (4 runs)"."""
     counts = Counter(str(one["source_sha256"])[:12] or "unknown" for one in found.values())
     return ", ".join(f"source {name} ({counted(count, 'run')})" for name, count in counts.items())
 

@@ -126,7 +126,7 @@ class ClaimRow:
 def rows(
     claims: Sequence[ListedClaim], studies: Mapping[str, MeasuredBy], results: Path
 ) -> list[ClaimRow]:
-    """One for each claim of the list. results: a folder with a folder for each study.
+    """Returns one for each claim of the list. results: a folder with a folder for each study.
 
     Raises UserError where a study's results are damaged, or do not hold a claim that the list says
     they hold.

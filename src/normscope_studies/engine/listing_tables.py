@@ -93,7 +93,7 @@ def _written(cell: TableCell) -> str:
 
 
 def not_run(found: Sequence[ClaimRow], results: Path) -> str:
-    """The studies without results, and the places of what no study has measured yet."""
+    """Returns the studies without results, and the places of what no study has measured yet."""
     left = [row for row in found if row.verdict_words == NOT_RUN]
     missing = sorted(
         {

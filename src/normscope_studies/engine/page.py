@@ -238,7 +238,7 @@ class Findings:
 
 
 def render_study(found: Findings, made: Mapping[str, Any]) -> str:
-    """The page as text; the same contents give the same bytes.
+    """Returns the page as text; the same contents give the same bytes.
 
     made: `title` and `question` of the study; when it was `created` and `made_by` which program;
     `caution`, what a reader must know before the verdicts, empty where there is nothing;
@@ -288,6 +288,6 @@ def kind(value: TableCell) -> str:
 
 
 def table_lines(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
-    """A table's lines for readers of text; cells are Markdown."""
+    """Returns a table's lines for readers of text; cells are Markdown."""
     heads = [f"| {' | '.join(columns)} |", f"|{' --- |' * len(columns)}"]
     return [*heads, *(f"| {' | '.join(row)} |" for row in rows)]

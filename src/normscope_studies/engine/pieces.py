@@ -115,8 +115,8 @@ class Pieces:
         *arguments: Any,
         **options: Any,
     ) -> Any:
-        """The piece of that name, if this very measurement made it; else `measure(...)`, kept and
-        returned.
+        """Returns the piece of that name, if this very measurement made it; else `measure(...)`,
+        kept and returned.
 
         name: may have one folder in it ("post-ln/seed-1"). asked: every setting that its values
         depend on, as plain values. measure: a function or a bound method of the module that

@@ -189,7 +189,7 @@ def _caution(scale: str) -> str:
 
 
 def _made_by() -> str:
-    """The program in a line, with the first digits of its hashes; the environment has them
+    """Returns the program in a line, with the first digits of its hashes; the environment has them
     whole.
     """
     made = provenance(PACKAGE)
@@ -212,7 +212,7 @@ def environment_of() -> dict[str, str]:
 
 
 def configured(config: Any, overrides: Sequence[str]) -> Any:
-    """The configuration with KEY=VALUE changes, values as in TOML or plain text. Raises
+    """Returns the configuration with KEY=VALUE changes, values as in TOML or plain text. Raises
     UserError.
     """
     table = as_table(config)

@@ -92,7 +92,7 @@ class Profile:
 def profile(
     placement: str, case: StackCase, model: ModelSetting, norms_SL: Mapping[str, Floats]
 ) -> Profile:
-    """The measured curves with what is predicted for them."""
+    """Returns the measured curves with what is predicted for them."""
     predictions = predict(placement, model)
     norms, share = predictions[case.looked_at].gradient_norm, 0.0
     if model.stack == "encoder-decoder":

@@ -27,7 +27,7 @@ LETTERS = {W2: "W₂", W1: "W₁", V: "W_V"}
 def measured(
     placement: str, models: Mapping[str, tuple[ModelSetting, str]], seed: int
 ) -> dict[str, dict[str, NDArray[np.float64]]]:
-    """One draw of every model: gradient norms, (L,), by the model's name and the matrix.
+    """Returns one draw of every model: gradient norms, (L,), by the model's name and the matrix.
 
     models: by name, each with the stack that is looked at.
     """

@@ -23,6 +23,7 @@ from typing import Any
 
 import torch
 from torch import Generator, Tensor, nn
+from torch.utils._pytree import tree_map
 
 from normscope.adapters.hugging_face import wanted_placement
 from normscope.adapters.hugging_face_inputs import sample
@@ -87,8 +88,20 @@ def _send(
 _MOST_LETTERS = 160
 
 
+MODES = ("float32", "autocast", "bfloat16")
+"""How a model is looked at: as it is built, under `torch.autocast` to bfloat16, or cast to
+bfloat16."""
+
+
 def measured(
-    *, family: str, tokens: int, sequences: int, largest: int, limit_seconds: float, seed: int
+    *,
+    family: str,
+    tokens: int,
+    sequences: int,
+    largest: int,
+    limit_seconds: float,
+    seed: int,
+    mode: str = "float32",
 ) -> dict[str, Any]:
     """Says how far it came: not built, too large, without inputs, refused, traceback, too long,
     ended or diagnosed.
@@ -99,13 +112,20 @@ def measured(
         "sequences": sequences,
         "largest": largest,
         "seed": seed,
+        "mode": mode,
     }
     found = in_child(looked_at, limit_seconds, **options)
     return {"stage": found} if isinstance(found, str) else found
 
 
 def looked_at(
-    *, family: str, tokens: int, sequences: int, largest: int, seed: int
+    *,
+    family: str,
+    tokens: int,
+    sequences: int,
+    largest: int,
+    seed: int,
+    mode: str = "float32",
 ) -> dict[str, Any]:
     """The same in this process, without a limit of time."""
     torch.set_num_threads(1)
@@ -138,7 +158,7 @@ def looked_at(
         config = getattr(model, "config", None)
         placement = None if config is None else wanted_placement(config)
         try:
-            found = diagnose(model, inputs, loss=loss, advise=False, wanted_placement=placement)
+            found = _diagnosed(model, inputs, mode, loss=loss, wanted_placement=placement)
         except ValueError as error:
             return {"stage": "refused", "why": _short(error), **facts}
         except Exception as error:
@@ -148,6 +168,20 @@ def looked_at(
                 **facts,
             }
     return {"stage": "diagnosed", **facts, **_told(found)}
+
+
+def _diagnosed(model: nn.Module, inputs: Any, mode: str, **given: Any) -> Diagnosis:
+    """mode: of `MODES`."""
+    if mode == "bfloat16":
+        model = model.to(torch.bfloat16)
+        inputs = tree_map(_in_half, inputs)
+    with torch.autocast("cpu", torch.bfloat16, enabled=mode == "autocast"):
+        return diagnose(model, inputs, advise=False, **given)
+
+
+def _in_half(value: Any) -> Any:
+    is_float = isinstance(value, Tensor) and value.is_floating_point()
+    return value.to(torch.bfloat16) if is_float else value
 
 
 @cache

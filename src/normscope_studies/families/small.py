@@ -84,13 +84,13 @@ _ATTEMPTS = (
 
 
 def families() -> list[str]:
-    """The model types of all configurations, in alphabetical order."""
+    """Returns the model types of all configurations, in alphabetical order."""
     return sorted(load_transformers().CONFIG_MAPPING.keys())
 
 
 def small_model(family: str) -> nn.Module:
-    """The family's main model with a small configuration and initial weights. Raises UserError
-    where none is built.
+    """Returns the family's main model with a small configuration and initial weights. Raises
+    UserError where none is built.
     """
     config_class = load_transformers().CONFIG_MAPPING[family]
     problem = ""
@@ -142,8 +142,8 @@ def _changes(config_class: Any, keep: str, backbone: dict[str, Any] | None) -> d
 
 
 def _part(config_class: Any, name: str) -> Any:
-    """The class of a part that may be of any family, as the configuration makes it by itself; None
-    without any.
+    """Returns the class of a part that may be of any family, as the configuration makes it by
+    itself; None without any.
     """
     try:
         found = type(getattr(config_class(), name, None))

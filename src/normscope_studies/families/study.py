@@ -2,6 +2,7 @@
 error.
 """
 
+import random
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -19,7 +20,7 @@ from ..engine.page import Claim, Findings, StudyFigure, StudyTable, TableCell, t
 from ..engine.pieces import Pieces
 from ..engine.study import Study, scales
 from .judging import HOW_READ, judged_claims, judged_counts, source_wirings, unlike_source, warned
-from .measure import import_packages, looked_at, measured, other_models
+from .measure import MODES, import_packages, looked_at, measured, other_models
 from .small import families
 
 
@@ -38,10 +39,21 @@ class _FamiliesConfig:
     limit_seconds: float = 40.0
     """Seconds of the processor, for one type."""
     seed: int = 0
+    mode: str = "float32"
+    """float32, autocast or bfloat16."""
+    shuffled: int | None = None
+    """The seed of a random order in which types are looked at; None for the alphabet's. Whatever is
+    reached of a random order is a sample of all."""
+    first: int | None = None
+    """How many are looked at of that order; None for all."""
 
     def __post_init__(self) -> None:
         check_least(self, tokens=2, every=1, sequences=1, largest=1, seed=0)
         check_positive(self, "limit_seconds")
+        if self.mode not in MODES:
+            raise ValueError(f"mode: {self.mode!r} is none of {', '.join(MODES)}")
+        if self.first is not None and self.first < 1:
+            raise ValueError(f"first: must be at least 1, got {self.first}")
 
 
 def stages_svg(counts: Sequence[tuple[str, int]]) -> str:
@@ -62,14 +74,14 @@ def stages_svg(counts: Sequence[tuple[str, int]]) -> str:
         return to_svg(figure, title="What became of every model type", desc=words)
 
 
-_ASKED = ("tokens", "sequences", "largest", "limit_seconds", "seed")
+_ASKED = ("tokens", "sequences", "largest", "limit_seconds", "seed", "mode")
 _Rows = Mapping[str, Mapping[str, Any]]
 
 
 def run(config: _FamiliesConfig, pieces: Pieces) -> Findings:
     """One piece a model type."""
     version = load_transformers().__version__
-    names = (config.families or (*families(), *other_models()))[:: config.every]
+    names = _asked_for(config)
     # What every model imports is imported before the first fork, or every child would import it
     # again.
     looked_at(
@@ -115,6 +127,13 @@ def run(config: _FamiliesConfig, pieces: Pieces) -> Findings:
         ],
         data={"counts": counts, "sources": _of_sources(rows), "families": rows},
     )
+
+
+def _asked_for(config: _FamiliesConfig) -> Sequence[str]:
+    names = [*(config.families or (*families(), *other_models()))][:: config.every]
+    if config.shuffled is not None:
+        random.Random(config.shuffled).shuffle(names)
+    return names[: config.first]
 
 
 def _of_sources(rows: _Rows) -> dict[str, dict[str, int]]:
@@ -208,6 +227,7 @@ def _conditions(config: _FamiliesConfig, version: str) -> dict[str, str]:
         else "all"
         if config.every == 1
         else f"one in {config.every}, in alphabetical order, of each library",
+        "Precision": config.mode,
         "Weights": "initial, as the type draws them",
         "Limit": (
             f"{config.limit_seconds:g} seconds of the processor for one type, in a process of its "

@@ -115,7 +115,7 @@ def _ends_again(one: Mapping[str, Any]) -> tuple[float, float]:
 
 
 def _predicted_again(one: Mapping[str, Any]) -> float:
-    """The logarithm of a factor."""
+    """Returns the logarithm of a factor."""
     return math.log(one["predicted_factor_per_layer"])
 
 

@@ -79,7 +79,7 @@ class _Running:
 def expected_gradient_norms(
     model: nn.Module, batches: Iterable[_Batch], loss: Callable[[_Batch], Tensor]
 ) -> dict[str, GradientNorms]:
-    """Gradient norms of `loss(batch)`, a scalar, over all batches, by parameter name.
+    """Returns the gradient norms of `loss(batch)`, a scalar, over all batches, by parameter name.
 
     Streamed: beside one batch's gradients it holds one running mean of them (float32 at least),
     however many batches there are. `.grad` is neither read nor written, and no random number is

@@ -192,8 +192,8 @@ class Figure3Config:
 
 
 def corpus_of(corpus: str, toy_pairs: int) -> Corpus:
-    """A prepared corpus, or `toy`. Raises UserError that says how to come by one where there is
-    none.
+    """Returns a prepared corpus, or `toy`. Raises UserError that says how to come by one where
+    there is none.
     """
     refuse_missing(corpus, "corpus", "normscope data prepare")
     return open_corpus(DataConfig(corpus=corpus, toy_pairs=toy_pairs))
@@ -295,7 +295,7 @@ class Bench:
         )
 
     def asked(self, model: ModelConfig, condition: Condition, seed: int) -> dict[str, Any]:
-        """All that the norms of a model with its initial weights depend on."""
+        """Returns all that the norms of a model with its initial weights depend on."""
         return {
             "model": asdict(model),
             "condition": asdict(condition),
@@ -314,8 +314,8 @@ class Bench:
 
 
 def matrices(model: EncoderDecoder) -> dict[tuple[str, str], list[nn.Parameter]]:
-    """The weights of every feed-forward sub-layer, by matrix and stack, in the order of the forward
-    pass.
+    """Returns the weights of every feed-forward sub-layer, by matrix and stack, in the order of the
+    forward pass.
     """
     found: dict[tuple[str, str], list[nn.Parameter]] = {
         (m, s): [] for m in MATRICES for s in STACKS

@@ -117,7 +117,9 @@ def _measure_seed(found: ModelPieces, config: Figure3Config, pieces: Pieces, see
 
 
 def _cells(config: Figure3Config, pieces: Pieces) -> list[Cell]:
-    """The trainings, one a seed, in the folder warm-up, laid out as `normscope compare` does."""
+    """Returns the trainings, one a seed, in the folder warm-up, laid out as `normscope compare`
+    does.
+    """
     if not config.warm_up_seeds:
         return []
     grid = Grid(
@@ -159,7 +161,7 @@ class Figure3Numbers:
         )
 
     def predicted_factors(self, placement: str) -> dict[tuple[str, str], float]:
-        """Logarithms of the factors from layer to layer."""
+        """Returns the logarithms of the factors from layer to layer."""
         curves = self.predicted_layers[placement]
         return {key: float(factor_per_layer(curve[None]).mean) for key, curve in curves.items()}
 

@@ -132,7 +132,7 @@ def _layer_claims(seen: Figure3Evidence) -> list[Claim]:
 
 
 def _slopes(seen: Figure3Evidence, placement: str) -> dict[str, Estimate]:
-    """Logarithms of the factor from layer to layer, by part."""
+    """Returns the logarithms of the factor from layer to layer, by part."""
     return {_part(key): seen.factors[placement][key] for key in PARTS}
 
 
@@ -215,7 +215,7 @@ def _stays(seen: Figure3Evidence, panel: str, matrix: str) -> Claim:
 
 
 def _times(one: Estimate, factor: float) -> Estimate:
-    """The estimate of a multiple."""
+    """Returns the estimate of a multiple."""
     return Estimate(
         count=one.count,
         mean=one.mean * factor,
@@ -288,7 +288,7 @@ def run(config: Figure3Config, pieces: Pieces) -> Findings:
 
 
 def judged_again(config: Figure3Config, data: Mapping[str, Any]) -> JudgedAgain:
-    """The claims of numbers that a results.json holds."""
+    """Returns the claims of numbers that a results.json holds."""
     return JudgedAgain(claims=claims(evidence_again(config, data)), data={})
 
 

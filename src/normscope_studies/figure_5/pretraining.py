@@ -46,7 +46,7 @@ PretrainingCurves = Mapping[PretrainingArm, Sequence[PretrainingCurve]]
 
 
 def cells_of(config: Figure5Config, pieces: Pieces) -> list[Cell]:
-    """The pre-trainings, the first seed of every arm first."""
+    """Returns the pre-trainings, the first seed of every arm first."""
     base, folder = config.training(), pieces.folder / "pre-training"
     cells: list[Cell] = []
     for placement, warmup_updates, peak_lr in config.arms:

@@ -192,7 +192,7 @@ def _sensitive(tuned: Mapping[str, TunedTask]) -> Claim:
 
 
 def _several(values: Sequence[float]) -> str:
-    """One number, or the range of several."""
+    """Returns one number, or the range of several."""
     if len(values) == 1:
         return number(values[0])
     return f"{number(min(values))} to {number(max(values))}"

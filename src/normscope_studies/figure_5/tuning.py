@@ -69,7 +69,7 @@ class TunedTask:
         return float(self.majority_P.mean())
 
     def of(self, arm: PretrainingArm, update: int) -> list[TunedPoint]:
-        """One a pre-training, in the order of their seeds."""
+        """Returns one a pre-training, in the order of their seeds."""
         return [point for point in self.points if (point.arm, point.update) == (arm, update)]
 
     def accuracy(self, arm: PretrainingArm, update: int) -> Estimate:
@@ -82,11 +82,11 @@ class TunedTask:
         return estimate([point.accuracy for point in points])
 
     def above_majority(self, arm: PretrainingArm, update: int) -> RowsMean:
-        """Mean accuracy less that of the majority class, pair by pair."""
+        """Returns the mean accuracy less that of the majority class, pair by pair."""
         return over_rows(self._right(arm, update) - self.majority_P)
 
     def advantage(self, pre: PretrainingArm, post: PretrainingArm, update: int) -> Estimate:
-        """Accuracy of Pre-LN less that of Post-LN, over seeds taken in pairs."""
+        """Returns the accuracy of Pre-LN less that of Post-LN, over seeds taken in pairs."""
         ours, theirs = self.of(pre, update), self.of(post, update)
         if len(ours) == len(theirs) == 1:
             # A fine-tuning that did not stay finite is left out, and makes one list shorter.
@@ -108,7 +108,9 @@ class TunedTask:
 
 
 def files_of(config: Figure5Config, task: str, folder: Path) -> tuple[Path, Path]:
-    """The pairs to train on and those that judge; those of the toy language are written first."""
+    """Returns the pairs to train on and those that judge; those of the toy language are written
+    first.
+    """
     place = Path(config.glue) / task
     if task == TOY:
         place = folder / "toy-pairs"
@@ -159,7 +161,7 @@ def _searched(
     space: SearchSpace,
     pieces: Pieces,
 ) -> FoundSetting:
-    """One checkpoint's search, in a folder of its own."""
+    """Returns one checkpoint's search, in a folder of its own."""
     words = f"{task}, {run.folder.path.name}, update {update:,}"
 
     def watch(stage: str, done: int, total: int) -> None:

@@ -26,8 +26,8 @@ MATRIX_NAMES = {"value": "W_V", "ffn_in": "W₁", "ffn_out": "W₂"}
 
 
 def root_of(matrix: str) -> str:
-    """The name of the root mean square of a matrix's gradient norms; the matrix's own is that of
-    their mean.
+    """Returns the name of the root mean square of a matrix's gradient norms; the matrix's own is
+    that of their mean.
     """
     return f"{matrix}_root_mean_square"
 
@@ -68,8 +68,8 @@ class _Asked(NamedTuple):
 def claims_of(
     cases: Sequence[ModelCase], found: Mapping[str, PlacementCurves], config: HiddenStateConfig
 ) -> tuple[list[Claim], dict[str, Any]]:
-    """A claim for q in each case, one for each matrix's gradient in the first; and the numbers they
-    quote.
+    """Returns a claim for q in each case, one for each matrix's gradient in the first; and the
+    numbers they quote.
     """
     spreads: dict[str, Spread] = {}
     asked = []

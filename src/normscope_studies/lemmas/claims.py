@@ -301,8 +301,8 @@ def _rms_norm_exactly(rms: Mapping[str, Any]) -> Claim:
 
 
 def _over_seeds(jacobian: Sequence[Mapping[str, Any]], norm: str) -> dict[str, Any]:
-    """The largest share by which autograd and formula differ, and all counts that there were, in
-    words.
+    """Returns the largest share by which autograd and formula differ, and all counts that there
+    were, in words.
     """
     of_norm = [one[norm] for one in jacobian]
     found: dict[str, Any] = {}

@@ -55,7 +55,7 @@ def figures(config: measure.LemmasConfig, of: LemmaEstimates) -> list[StudyFigur
 
 
 def _pre_ln_panels(config: measure.LemmasConfig, q: Estimate) -> list[Panel]:
-    """The first states beside bounds, wherever l starts to count."""
+    """Returns the first states beside bounds, wherever l starts to count."""
     depths = np.arange(config.blocks + 1)
     layers = np.arange(1, min(config.blocks, _FIRST_LAYERS) + 1)
     predicted = [one for one, _ in corrected.pre_ln_stream(config.blocks, tokens=config.tokens)]

@@ -120,8 +120,8 @@ def pre_ln(config: LemmasConfig, seed: int) -> list[float]:
 
 
 def jacobians(config: LemmasConfig, seed: int) -> dict[str, Any]:
-    """Spectral norms for each mean of x, by autograd and by formula, and how many singular values
-    are alike.
+    """Returns the spectral norms for each mean of x, by autograd and by formula, and how many
+    singular values are alike.
     """
     generator = torch.Generator().manual_seed(seed)
     noise_BD = torch.randn(

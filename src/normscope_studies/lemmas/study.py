@@ -41,7 +41,8 @@ def run(config: measure.LemmasConfig, pieces: Pieces) -> Findings:
 
 
 def estimated(found: Mapping[str, Sequence[Any]]) -> dict[str, Estimate]:
-    """Means with 95 % intervals over seeds. found: by what was measured, one entry a seed.
+    """Returns the means with 95 % intervals over seeds. found: by what was measured, one entry a
+    seed.
 
     relu: E‖ReLU(X)‖² / (σ² d), by σ; its deviation and beyond: as of `measure.relu`. step 0 to 5:
     E‖x‖² / d of the hidden state and of the five steps of Table 1, by block. pre-ln: E‖x_l‖² / d by

@@ -99,7 +99,7 @@ def difference(
     note: str = "",
     stated: tuple[Any, str] | None = None,
 ) -> evidence.EvidenceRow:
-    """The first arm's losses less the second's, seeds in pairs.
+    """Returns the first arm's losses less the second's, seeds in pairs.
 
     stated: the same difference as the result has it, with `mean`, `half_width` and `seeds`, and the
     pointer to it; computed where it has none. A difference of losses none of which is well below

@@ -118,7 +118,7 @@ every entry of a list).
 
 
 def pages(evidence: Evidence) -> dict[str, str]:
-    """The pages by their names below docs/; the same evidence gives the same bytes."""
+    """Returns the pages by their names below docs/; the same evidence gives the same bytes."""
     choices = [choose(case, evidence=evidence) for case in CASES]
     said = [
         _INTRODUCTION,
@@ -220,7 +220,7 @@ def _law_words() -> list[str]:
 
 
 def _rate_part() -> PageSection:
-    """The law, how often it is right, and every recipe that it is fitted to."""
+    """Returns the law, how often it is right, and every recipe that it is fitted to."""
     rows = [
         [
             one.name,

@@ -131,7 +131,7 @@ def _panel(panel: DepthPanel) -> Iterator[str]:
 
 
 def _heights(values: Sequence[float]) -> tuple[float, float]:
-    """The ends of an axis, at least a factor of four apart, with a margin."""
+    """Returns the ends of an axis, at least a factor of four apart, with a margin."""
     low, high = (min(values), max(values)) if values else (1.0, 1.0)
     wider = max(1.0, 2 / math.sqrt(high / low))
     margin = 1.12 * wider

@@ -170,7 +170,7 @@ def _rate(rate: float, of: int) -> str:
 
 
 def _loss(losses: Sequence[float], seeds: int, unigram_nats: float | None) -> str:
-    """A mean with its range, beside that of a model that ignores its input."""
+    """Returns a mean with its range, beside that of a model that ignores its input."""
     if not losses:
         return f"non-finite in {counted(seeds, 'seed')}"
     several = f" ({span(losses)})" if len(losses) > 1 else ""

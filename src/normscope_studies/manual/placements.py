@@ -214,8 +214,8 @@ _COLUMNS = (
 
 
 def pages(results: Path) -> dict[str, str]:
-    """The pages and their pictures: path below the folder of the manual -> text. The same code
-    gives the same bytes.
+    """Returns the pages and their pictures: path below the folder of the manual -> text. The same
+    code gives the same bytes.
 
     Numbers are for a model of the size that `normscope placements` takes by default; a placement
     that is not defined for such a model is shown for the first kind that it has. results: the

@@ -14,8 +14,8 @@ STUDY = "rescue"
 
 
 def packed(results: Path) -> str:
-    """The package's `remedies.json`, from the study's committed result. Raises UserError without
-    it.
+    """Returns the package's `remedies.json`, from the study's committed result. Raises UserError
+    without it.
     """
     file = results / STUDY / "results.json"
     try:

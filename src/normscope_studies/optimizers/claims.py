@@ -137,7 +137,7 @@ def _muon_claim(config: OptimizersConfig, pairs: OptimizerPairs, unigram_nats: f
 
 
 def best_ladder(pairs: OptimizerPairs, placement: str, optimizer: str) -> Ladder:
-    """The one of all its warm-ups whose mean is lowest."""
+    """Returns the one of all its warm-ups whose mean is lowest."""
     own = (pair.better for key, pair in pairs.items() if key[:2] == (placement, optimizer))
     return min(own, key=lambda one: one.mean_nats)
 

@@ -129,7 +129,7 @@ class OptimizersConfig:
         return 0, self.short_warmup_updates, self.warmup_updates
 
     def ladder(self, optimizer: str) -> tuple[float, ...]:
-        """The optimiser's rates, rising."""
+        """Returns the optimiser's rates, rising."""
         return LADDERS[optimizer][: self.rates]
 
 
@@ -191,8 +191,8 @@ def cells_of(
     peak_lrs: Sequence[float],
     seeds: range,
 ) -> list[Cell]:
-    """The runs of a placement, an optimiser and a warm-up at these rates and seeds; SGD alone has
-    momentum.
+    """Returns the runs of a placement, an optimiser and a warm-up at these rates and seeds; SGD
+    alone has momentum.
     """
     placement, optimizer, warmup_updates = arm
     momentum = {"optimizer__momentum": config.momentum} if optimizer == "sgd" else {}

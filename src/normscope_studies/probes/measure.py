@@ -54,7 +54,9 @@ def probed(run: Path, *, trained: bool, sentences: int, frequent: int) -> dict[s
 def _model(
     run: Path, words: Sequence[Sequence[str]], *, trained: bool
 ) -> tuple[EncoderDecoder, list[NDArray[np.int64]]]:
-    """The model in evaluation mode, and the ids of the sentences, a word each and an end."""
+    """Returns the model in evaluation mode, and the ids of the sentences, a word each and an
+    end.
+    """
     config: Any = load_run_config(RunFolder(run))
     codec = TRANSLATION.open(config).codec
     ids = codec.source.encode([" ".join(sentence) for sentence in words])
@@ -70,8 +72,8 @@ def _model(
 
 @torch.no_grad()
 def _streams(model: EncoderDecoder, ids: Sequence[NDArray[np.int64]]) -> list[NDArray[np.float64]]:
-    """The encoder's stream by completed blocks, each (N, D), as a norm without gain reads it: of
-    size 1 in every placement, so that a probe of one depth can be asked of another.
+    """Returns the encoder's stream by completed blocks, each (N, D), as a norm without gain reads
+    it: of size 1 in every placement, so that a probe of one depth can be asked of another.
     """
     stack = model.encoder
     layout = Layout(torch.tensor([len(one) for one in ids]))

@@ -84,14 +84,14 @@ def case_of(words: Sequence[str], place: int) -> int:
 
 
 def _masculine() -> set[str]:
-    """Singular nouns whose form is not also a plural's, or another noun's."""
+    """Returns the singular nouns whose form is not also a plural's, or another noun's."""
     plurals = {form for noun in NOUNS for form in (noun.plural, noun.form(DATIVE, plural=True))}
     others = {noun.singular for noun in NOUNS if noun.gender != "m"}
     return {noun.singular for noun in NOUNS if noun.gender == "m"} - plurals - others
 
 
 def _inflected() -> set[str]:
-    """All forms of adjectives that stand between a determiner and a masculine noun."""
+    """Returns all forms of adjectives that stand between a determiner and a masculine noun."""
     return {
         adjective(stem, after, case, "m")
         for stem in ADJECTIVES

@@ -71,7 +71,7 @@ class PublishedSweep:
         over the rate's logarithm; the lowest rung itself at an end of the ladder.
         """
         octaves = [math.log2(rate) for rate in self.rates]
-        return float(2.0 ** lowest(octaves, self.losses))
+        return math.exp2(lowest(octaves, self.losses))
 
     @property
     def known(self) -> KnownRate:

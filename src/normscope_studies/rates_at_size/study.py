@@ -93,7 +93,7 @@ class _SizedConfig:
 def trained(
     config: _SizedConfig, asked: tuple[SizedModel, float], pieces: Pieces
 ) -> dict[str, Any]:
-    """One training, from its piece or now. asked: model and rate."""
+    """Returns one training, from its piece or now. asked: model and rate."""
     one, rate = asked
     settings = {"updates": config.updates, "seed": SEED, "text": config.text, "valid": config.valid}
     found: dict[str, Any] = pieces.get(
@@ -133,9 +133,10 @@ class _SizedLadder:
         return self.best_nats < self.unigram_nats - 0.05
 
     def lost(self, rate: float) -> float | None:
-        """A share of the best's gain over the frequencies of tokens, at a rate on the ladder or
-        between its rungs, by a straight line over the rate's logarithm; None beyond an end, and of
-        a model that did not learn."""
+        """Returns a share of the best's gain over the frequencies of tokens, at a rate on the
+        ladder or between its rungs, by a straight line over the rate's logarithm; None beyond an
+        end, and of a model that did not learn.
+        """
         rates = sorted(self.nats)
         if not self.learned or not rates[0] <= rate <= rates[-1]:
             return None

@@ -167,7 +167,8 @@ def train_sized(
     kept: Path,
     on: str,
 ) -> dict[str, Any]:
-    """Losses in nats per token: of every update's batch before it, and on held-out text at the end.
+    """Trains, and returns the losses in nats per token: of every update's batch before it, and on
+    held-out text at the end.
 
     "valid_nats" is None where it was not finite. bf16 autocast over float32 weights on CUDA,
     float32 elsewhere; nothing is clipped. text, valid, kept: as of `text_of`; on: the device's
@@ -210,7 +211,7 @@ def _rows(ids: Tensor, one: SizedModel, seed: int, number: int) -> Tensor:
 
 
 def _nats(model: Any, rows_BT: Tensor, device: torch.device) -> Tensor:
-    """The mean over all tokens but the first of each row."""
+    """Returns the mean over all tokens but the first of each row."""
     on = (
         torch.autocast("cuda", torch.bfloat16)
         if device.type == "cuda"
@@ -223,7 +224,7 @@ def _nats(model: Any, rows_BT: Tensor, device: torch.device) -> Tensor:
 
 @torch.no_grad()
 def held_out(one: SizedModel, model: nn.Module, valid: Tensor, device: torch.device) -> float:
-    """Nats per token of the held-out text, in rows of the length of training."""
+    """Returns the nats per token of the held-out text, in rows of the length of training."""
     model.eval()
     count, rows = one.tokens // one.length, valid.unfold(0, one.length + 1, one.length)
     starts = range(0, len(rows) - count + 1, count)

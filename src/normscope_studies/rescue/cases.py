@@ -70,7 +70,9 @@ class Levels:
     """The loss of a sound training of the same length, by family."""
 
     def ended(self, losses: Sequence[float | None]) -> float:
-        """The mean of the last losses; infinite where one is not finite, or there is none."""
+        """Returns the mean of the last losses; infinite where one is not finite, or there is
+        none.
+        """
         last = [one for one in losses[-LAST:] if one is not None]
         whole = last and len(last) == len(losses[-LAST:])
         return math.fsum(last) / len(last) if whole else math.inf
@@ -90,7 +92,7 @@ class Levels:
 def measured(
     config: RescueConfig, unigram_nats: float, pieces: Pieces
 ) -> tuple[list[RescueCase], Levels]:
-    """All cases, several at a time, and what they are judged by."""
+    """Returns all cases, several at a time, and what they are judged by."""
     seeds = range(1, config.seeds + 1)
     sound = [
         RescueTraining(family=family, wiring=SOUND, rate=rate, seed=1)
@@ -152,7 +154,9 @@ def _named(said: _Piece) -> tuple[Remedy, ...]:
 
 
 def _treated(asked: RescueTraining, remedy: Remedy, said: _Piece) -> RescueTraining | None:
-    """The training with a remedy; None where the doctor found another fault than was made."""
+    """Returns the training with a remedy; None where the doctor found another fault than was
+    made.
+    """
     match remedy:
         case Remedy.MEND:
             wiring = WIRINGS[asked.wiring]

@@ -161,7 +161,7 @@ def answered(
 
 
 def unigram_nats() -> float:
-    """The entropy of the text's tokens."""
+    """Returns the entropy of the text's tokens."""
     return unigram_entropy_nats(running(_TEXT, "").train.numpy())
 
 

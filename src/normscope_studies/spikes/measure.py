@@ -154,8 +154,8 @@ TRAINED = {"normscope": by_normscope, "trainer": by_trainer}
 
 
 def measured(loop: str, name: str, config: cases.SpikesConfig, seed: int) -> dict[str, Any]:
-    """The episodes that the doctor finds, what is true, its warnings as the training went on, and
-    the loss's curve.
+    """Returns the episodes that the doctor finds, what is true, its warnings as the training went
+    on, and the loss's curve.
     """
     case = cases.CASES[name]
     history = TRAINED[loop](case, config, seed)
@@ -177,8 +177,8 @@ def measured(loop: str, name: str, config: cases.SpikesConfig, seed: int) -> dic
 
 
 def warnings(history: History, every_updates: int) -> list[int]:
-    """The updates at which a reader of the growing log would first have read of another episode or
-    sign.
+    """Returns the updates at which a reader of the growing log would first have read of another
+    episode or sign.
 
     What only a log that has ended can say, a rate that still rises, is not counted.
     """

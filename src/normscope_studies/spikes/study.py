@@ -177,8 +177,8 @@ def first_warning(piece: _Piece) -> int | None:
 def false_alarms(
     found: Mapping[tuple[str, str, int], _Piece], config: SpikesConfig
 ) -> dict[str, int]:
-    """Warnings of healthy trainings, and of the others before they were broken, and how many
-    updates these are.
+    """Returns the warnings of healthy trainings, and of the others before they were broken, and how
+    many updates these are.
     """
     healthy = [
         (piece, piece["onset"] or config.updates + 1)

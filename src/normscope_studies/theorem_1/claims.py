@@ -245,7 +245,9 @@ def _corrected(side: Half, deep: Mapping[str, Sweep], wide: Mapping[str, Sweep])
 
 
 def _above(sweeps: Sequence[Sweep], kind: str) -> Estimate:
-    """Share of gradients above the bound, over seeds: those of one seed share weights."""
+    """Returns the share of gradients above the bound, over seeds: those of one seed share
+    weights.
+    """
     return estimate(np.mean([sweep.above_SXQ(kind).mean((1, 2)) for sweep in sweeps], axis=0))
 
 

@@ -87,8 +87,8 @@ def last_layer_gradients(
     vocabulary: int,
     seed: int,
 ) -> dict[str, dict[str, Any]]:
-    """One draw of an encoder's weights, by number of tokens and kind of output rows, such as "16,
-    N(0, 1)".
+    """Returns one draw of an encoder's weights, by number of tokens and kind of output rows, such
+    as "16, N(0, 1)".
 
     Each entry holds `gradient_norms`, (S,): ‖∂L̃/∂W^{2,L}‖_F of the mean cross-entropy in nats over
     one sequence's positions, at random targets; `greatest_elements`, (S,): the largest size of an

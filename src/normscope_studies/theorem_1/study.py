@@ -144,7 +144,7 @@ def _sweeps(side: Half, config: Theorem1Config, pieces: Pieces) -> Iterator[Swee
 
 
 def _every(entries: Sequence[Sequence[Mapping[str, Any]]], what: str) -> Floats:
-    """One number of all entries, (S, X, Q)."""
+    """Returns one number of all entries, (S, X, Q)."""
     rows = []
     for seed in entries:
         rows.append([place[what] for place in seed])

@@ -205,8 +205,8 @@ class Sweep:
         return np.asarray(self._bounded_SXQ(kind) > bounds_SXQ)
 
     def slack(self, kind: str) -> tuple[float, float]:
-        """Least and greatest of bound / mean over seeds; ‖∂L/∂x‖ is 1 in an order, and measured in
-        a bound.
+        """Returns the least and greatest of bound / mean over seeds; ‖∂L/∂x‖ is 1 in an order, and
+        measured in a bound.
         """
         loss_gradients_X = 1.0 if kind == "paper_order" else self.loss_gradients_X
         found_X = np.sqrt(np.square(self._bounded_SXQ(kind)).mean(2)).mean(0)

@@ -94,8 +94,8 @@ def pre_ln_gradient_order(*, width: int, layers: int) -> float:
 
 
 def last_layer_gradient_bound(*, width: int, power: float) -> float:
-    """The bound of ‖∂L/∂W^{2,L}‖_F with the constants of its proof, eq. (39) to (46) and (56),
-    where ‖∂L/∂x‖ is 1.
+    """Returns the bound of ‖∂L/∂W^{2,L}‖_F with the constants of its proof, eq. (39) to (46) and
+    (56), where ‖∂L/∂x‖ is 1.
 
     Each of the d² squared elements is at most ‖∂L/∂x‖² · d / (α₀ E‖x‖²) · 2 ln(100 d). `power` is
     E‖x‖² / d of the last norm's input: 3/2 for Post-LN, Lemma 2 for Pre-LN. The paper takes ‖∂L/∂x‖

@@ -54,8 +54,8 @@ class _StackDraw:
 
 
 def drawn(placement: str, shape: StackShape, initialisation: str, seed: int) -> Stack:
-    """A stack with the weights of the seed. initialisation: one of `normscope.model.SCHEMES`, or
-    as-placement.
+    """Returns a stack with the weights of the seed. initialisation: one of
+    `normscope.model.SCHEMES`, or as-placement.
     """
     seed_weights(seed)
     kind = named(placement)
@@ -99,7 +99,7 @@ def _rms_by_depth(stack: Stack, layout: Layout, depths: Sequence[int]) -> list[f
 
 
 def encoder_placements() -> tuple[str, ...]:
-    """All registered placements that are defined for an encoder alone."""
+    """Returns all registered placements that are defined for an encoder alone."""
     return tuple(
         name for name, placement in registered().items() if "encoder-only" in placement.models
     )
@@ -147,8 +147,8 @@ class Simulation:
                     _record_gradient(linear, partial(self._add_square, kind, crosses + name))
 
     def draw(self, seed: int) -> dict[str, _StackDraw]:
-        """Weights, sequences, targets and, where it is not tied, the output projection, all of that
-        seed.
+        """Draws weights, sequences, targets and, where it is not tied, the output projection, all
+        of that seed.
         """
         seed_weights(seed)
         initialise(self.modules, self.model.setting, self.placement)
@@ -269,7 +269,7 @@ def setting_of(
     vocabulary: int,
     label_smoothing: float,
 ) -> ModelSetting:
-    """The prediction's setting for the mean loss over all target tokens of these batches.
+    """Returns the prediction's setting for the mean loss over all target tokens of these batches.
 
     vocabulary: rows of the output projection. Sentences are taken to be of their mean length.
     """
@@ -327,7 +327,7 @@ def repeats(firsts: Sequence[_Ids], seconds: Sequence[_Ids]) -> tuple[float, flo
 
 
 def _rows(ids_BT: Tensor, lengths_B: Tensor) -> list[_Ids]:
-    """The real tokens of each sentence."""
+    """Returns the real tokens of each sentence."""
     return [
         row[:length].cpu().numpy() for row, length in zip(ids_BT, lengths_B.tolist(), strict=True)
     ]

@@ -28,7 +28,7 @@ def judged_again(
 
 
 def trained_again(arms: Sequence[TranslationArm], data: Mapping[str, Any]) -> Trained:
-    """The runs of these arms, with the six digits that their losses have in the data."""
+    """Returns the runs of these arms, with the six digits that their losses have in the data."""
     written = {(one["text"], one["title"]): one["seeds"] for one in data["configurations"]}
     curves = {}
     for arm in arms:

@@ -125,8 +125,8 @@ def of_equal_sum(like: ScheduleConfig, updates: int) -> ScheduleConfig:
 def peak_of_equal_sum(
     schedule: ScheduleConfig, like: ScheduleConfig, peak_lr: float, updates: int
 ) -> float:
-    """The peak at which a run on `schedule` has the summed rate of one on `like` with `peak_lr`, to
-    six digits.
+    """Returns the peak at which a run on `schedule` has the summed rate of one on `like` with
+    `peak_lr`, to six digits.
     """
     return float(f"{peak_lr * _sum(like, updates) / _sum(schedule, updates):.6g}")
 

@@ -175,7 +175,9 @@ class RunsConfig:
         return pair == EN_DE and not self.en_de_corpus
 
     def training(self, pair: str, schedule: ScheduleConfig, updates: int) -> TranslationRunConfig:
-        """A run on a language pair; placement, optimiser, rate and seed are still to be chosen."""
+        """Returns a run on a language pair; placement, optimiser, rate and seed are still to be
+        chosen.
+        """
         english = pair == EN_DE
         return TranslationRunConfig(
             data=DataConfig(

@@ -112,7 +112,7 @@ class Figure2Config(config.RunsConfig):
             check_rising(self, f"{name}_lrs")
 
     def groups(self, optimizer: str) -> list[RateGroup]:
-        """The arms of an optimiser, one group a rate."""
+        """Returns the arms of an optimiser, one group a rate."""
         return [
             self._group(optimizer, rate)
             for rate in (self.adam_lrs if optimizer == "adam" else self.sgd_lrs)

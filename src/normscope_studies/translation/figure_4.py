@@ -88,20 +88,20 @@ class Figure4Config(config.RunsConfig):
         return sorted({*self.lrs, *self.curve_lrs})
 
     def post(self, pair: str, lr: float) -> TranslationArm:
-        """The paper's Post-LN: the long warm-up, then the coupled decay; the controlled family's
-        too.
+        """Returns the paper's Post-LN: the long warm-up, then the coupled decay; the controlled
+        family's too.
         """
         return self._arm(pair, POST, lr, coupled(self.long_warmup_updates))
 
     def pre(self, pair: str, lr: float) -> TranslationArm:
-        """The paper's Pre-LN: no warm-up, and a drop by 0.1 (De-En) or an inverse square root from
-        epoch 6 (En-De).
+        """Returns the paper's Pre-LN: no warm-up, and a drop by 0.1 (De-En) or an inverse square
+        root from epoch 6 (En-De).
         """
         drop = ScheduleConfig(decay="steps", decay_at=(self.drop_after,), decay_factor=0.1)
         return self._arm(pair, PRE, lr, drop if pair == DE_EN else controlled(0, self.decay_after))
 
     def controlled(self, placement: str, pair: str, lr: float, *, warm: bool) -> TranslationArm:
-        """The one decay for both placements, with the long warm-up or none.
+        """Returns the one decay for both placements, with the long warm-up or none.
 
         De-En: the decay of the paper's Post-LN. En-De: that of its Pre-LN, from epoch 6.
         """

@@ -281,7 +281,7 @@ def _arm_data(arm: TranslationArm, runs: Sequence[TranslationCurve]) -> dict[str
 
 
 def plain(found: Estimate | None) -> dict[str, Any] | None:
-    """An estimate for results.json; None where there is none."""
+    """Returns an estimate for results.json; None where there is none."""
     return None if found is None else plain_estimate(found)
 
 

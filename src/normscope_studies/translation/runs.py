@@ -102,11 +102,11 @@ class Trained:
     """The source that made each run, by its name."""
 
     def finals(self, arm: TranslationArm) -> list[float]:
-        """The last losses in nats, one a seed."""
+        """Returns the last losses in nats, one a seed."""
         return [curve.final_nats for curve in self.curves[arm]]
 
     def unigram(self, arm: TranslationArm) -> float:
-        """The baseline of its language pair."""
+        """Returns the baseline of its language pair."""
         return self.unigram_nats[arm.pair]
 
     def nats(self, arm: TranslationArm) -> str:
@@ -157,13 +157,13 @@ class Trained:
 
 
 def less(values: Sequence[float], others: Sequence[float]) -> Estimate:
-    """The mean difference over seeds taken in pairs."""
+    """Returns the mean difference over seeds taken in pairs."""
     return estimate([a - b for a, b in zip(values, others, strict=True)])
 
 
 def sooner(shares: Sequence[float | None]) -> Estimate | Answer:
-    """The share of the updates after which it is there; where it is not in every seed, whether it
-    is in any.
+    """Returns the share of the updates after which it is there; where it is not in every seed,
+    whether it is in any.
 
     That it never is takes more than one seed to say, and seeds that differ decide nothing.
     """
@@ -174,8 +174,8 @@ def sooner(shares: Sequence[float | None]) -> Estimate | Answer:
 
 
 def never_there(shares: Mapping[str, Sequence[float | None]]) -> str:
-    """A sentence on the settings in which some seed is never there, with how many are not; empty
-    where all are.
+    """Returns a sentence on the settings in which some seed is never there, with how many are not;
+    empty where all are.
     """
     words = []
     for setting, row in shares.items():
@@ -186,7 +186,7 @@ def never_there(shares: Mapping[str, Sequence[float | None]]) -> str:
 
 
 def _several(values: Sequence[float], decimals: int) -> str:
-    """One number, or the range of several."""
+    """Returns one number, or the range of several."""
     return number(values[0], decimals) if len(values) == 1 else span(values, decimals)
 
 
@@ -251,7 +251,7 @@ def cells_of(
     *,
     seeds: range | None = None,
 ) -> dict[TranslationArm, list[Cell]]:
-    """The runs of all arms, one a seed; nothing is written.
+    """Returns the runs of all arms, one a seed; nothing is written.
 
     A grid's folder is named by what its runs share, and a hash of the settings that all arms share,
     so that runs of two sizes lie side by side, and one that two figures ask for is one. Raises

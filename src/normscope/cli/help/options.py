@@ -113,8 +113,8 @@ def _in_groups(
     own: Mapping[str, ListedOption],
     of_sources: Mapping[str, _Parameter],
 ) -> list[inspect.Parameter]:
-    """The parameters as help shows them: arguments as they stand, which is how they are typed, then
-    the options of each group.
+    """Returns the parameters as help shows them: arguments as they stand, which is how they are
+    typed, then the options of each group.
     """
     groups = _ordered(
         [one.group for one in own.values()],
@@ -137,8 +137,8 @@ def _in_groups(
 
 
 def _ordered(own: Collection[str], of_sources: Collection[str]) -> list[str]:
-    """The groups in the order of the sources; one that is the verb's alone stands before the next
-    that they have too.
+    """Returns the groups in the order of the sources; one that is the verb's alone stands before
+    the next that they have too.
     """
     found = list(dict.fromkeys(of_sources))
     place = len(found)
@@ -203,8 +203,8 @@ def _default_of(field: Field[Any]) -> Any:
 
 @cache
 def parameters_of(file: Path, name: str) -> Mapping[str, _Parameter]:
-    """The explained parameters of a function, or fields of a class. Raises LookupError where the
-    file has none such.
+    """Returns the explained parameters of a function, or fields of a class. Raises LookupError
+    where the file has none such.
     """
     for node in ast.parse(file.read_text(encoding="utf-8")).body:
         if isinstance(node, ast.ClassDef) and node.name == name:
@@ -280,8 +280,8 @@ def _completed(parameter: inspect.Parameter, known: Mapping[str, _Parameter]) ->
 
 
 def help_of(source: _Parameter, notations: Collection[str]) -> str:
-    """An explanation as the help of an option, with what the command line adds, and its default
-    last.
+    """Returns an explanation as the help of an option, with what the command line adds, and its
+    default last.
     """
     said, by_default, default = source.words.partition("By default ")
     told = " ".join([said.strip(), *notations])

@@ -65,7 +65,9 @@ class Stretches:
         )
 
     def _text(self, begin: int, end: int) -> NDArray[Any]:
-        """The tokens from one place to before another, or to its end, in the split's own type."""
+        """Returns the tokens from one place to before another, or to its end, in the split's own
+        type.
+        """
         parts, end = [], min(end, self.targets + 1)
         number = self._document_at(begin)
         while begin < end:
@@ -79,7 +81,7 @@ class Stretches:
         return np.concatenate(parts)
 
     def _begin(self, number: int) -> int:
-        """The place of the first token of a document; of -1, the place before them all."""
+        """Returns the place of the first token of a document; of -1, the place before them all."""
         return (
             int(self.split.sentences[int(self.split.documents[number])]) + number + 1
             if number >= 0
@@ -87,8 +89,8 @@ class Stretches:
         )
 
     def _document_at(self, place: int) -> int:
-        """The number of the document with that token or the end behind it; -1 for the end before
-        them all.
+        """Returns the number of the document with that token or the end behind it; -1 for the end
+        before them all.
         """
         # A search by halves in the files: where all documents begin would take 8 bytes of memory
         # for each.
@@ -127,8 +129,8 @@ class Masker:
     def mask(
         self, tokens_T: NDArray[np.int64], *, seed: int, epoch: int, index: int
     ) -> tuple[NDArray[np.int64], ...]:
-        """The sequence with tokens masked, their positions in ascending order, and what stood there
-        (T, M, M).
+        """Returns the sequence with tokens masked, their positions in ascending order, and what
+        stood there (T, M, M).
 
         The same arguments mask the same ones in every process. index: the sequence's number in its
         packing.
@@ -221,7 +223,7 @@ class PairSource:
     seed: int
 
     def batch(self, indices: Sequence[int], *, epoch: int) -> PairBatch:
-        """The sequences of these indices, in that order, as one batch."""
+        """Returns the sequences of these indices, in that order, as one batch."""
         tokens = []
         segments = []
         masked = []

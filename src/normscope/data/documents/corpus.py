@@ -99,7 +99,9 @@ class DocumentCorpus:
 
     @classmethod
     def in_memory(cls, tokeniser: TextTokeniser, splits: Mapping[str, DocumentSplit]) -> Self:
-        """A corpus without a folder; its fingerprint is that of the same corpus on the disk."""
+        """Returns a corpus without a folder; its fingerprint is that of the same corpus on the
+        disk.
+        """
         types = stored_types(len(tokeniser)).items()
         digests = {
             f"{name}.{kind}": stored.array_digest(array, dtype)

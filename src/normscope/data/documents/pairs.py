@@ -27,7 +27,7 @@ _DOCUMENTS_AT_ONCE = 2**12
 def pack_pairs(
     split: DocumentSplit, *, sequence_length: int, seed: int, packings: int = 1
 ) -> NDArray[np.int64]:
-    """The pairs of a split (pairs, 5), a pure function of the arguments.
+    """Returns the pairs of a split (pairs, 5), a pure function of the arguments.
 
     A row has the begin and the end of the first stretch of tokens and of the second, each of one
     document and neither empty, and 1 where the second does not follow the first: BERT's label 1,

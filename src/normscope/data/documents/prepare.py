@@ -87,7 +87,7 @@ class DocumentsConfig:
         return VOCABULARY_SIZE if self.vocabulary_size is None else self.vocabulary_size
 
     def options(self) -> dict[str, Any]:
-        """All that decides what the corpus holds, but the bytes of the input."""
+        """Returns all that decides what the corpus holds, but the bytes of the input."""
         learned = not isinstance(self.tokeniser, Path)
         return {
             "tokeniser": self.tokeniser if learned else "file",
@@ -101,7 +101,7 @@ class DocumentsConfig:
 
 
 def summary(report: CorpusReport) -> list[str]:
-    """The report as lines of text.
+    """Returns the report as lines of text.
 
     Its counts: `documents`, `sentences`, `words` and `tokens` of each split, the `vocabulary_size`,
     and whether the validation split was `held_out` of train.
@@ -233,7 +233,9 @@ class _Documents(Preparation):
 
 
 def _held_out(documents: int) -> list[int]:
-    """The numbers of the training documents that become validation text, in ascending order."""
+    """Returns the numbers of the training documents that become validation text, in ascending
+    order.
+    """
     # Two of a small corpus, where two are left to train on: a random next sentence comes from
     # another document.
     count = max(documents // HOLD_OUT_EVERY, min(2, documents // 2))

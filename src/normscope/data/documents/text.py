@@ -24,7 +24,8 @@ from .tokeniser import TextTokeniser, TokeniserKind, steps
 
 
 def sentences_of(paragraph: str, language: str) -> list[str]:
-    """The sentences of a paragraph, without blanks at either end; none for a paragraph of blanks.
+    """Returns the sentences of a paragraph, without blanks at either end; none for a paragraph of
+    blanks.
 
     language: two-letter code; languages that the library has no rules for are split by those of a
     related one.
@@ -119,8 +120,8 @@ def split_paragraphs(
 
 
 def documents_in(files: Iterable[Path], layout: TextLayout, language: str) -> list[_Fragment]:
-    """The documents of files, one after the other, as `paragraphs_in` finds them; a document ends
-    with its file.
+    """Returns the documents of files, one after the other, as `paragraphs_in` finds them; a
+    document ends with its file.
 
     Raises UserError for a file that cannot be read, with its line.
     """
@@ -149,8 +150,8 @@ def _fragments(
 
 
 def _sentences(part: TextPart) -> tuple[list[str], list[int], Counter[int]]:
-    """All sentences of a part, the number of the document of each, and number -> words of the part
-    of that document.
+    """Returns all sentences of a part, the number of the document of each, and number -> words of
+    the part of that document.
     """
     sentences = list[str]()
     numbers = list[int]()
@@ -176,7 +177,9 @@ def count_part(kind: TokeniserKind, lowercase: bool, part: TextPart) -> tuple[Co
 
 
 def encode_part(tokeniser_file: Path, part: TextPart) -> dict[str, NDArray[Any]]:
-    """The arrays of what a part keeps, and of what is held out of it, which is validation text."""
+    """Returns the arrays of what a part keeps, and of what is held out of it, which is validation
+    text.
+    """
     tokeniser = _tokeniser(tokeniser_file)
     sentences, numbers, words = _sentences(part)
     tokens, lengths = tokeniser.encode_joined(sentences)

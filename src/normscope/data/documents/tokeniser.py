@@ -31,7 +31,7 @@ unknown.
 
 
 def steps(kind: TokeniserKind, lowercase: bool) -> tuple[Any, Any]:
-    """The normaliser of a kind of tokeniser, and what splits its texts into words."""
+    """Returns the normaliser of a kind of tokeniser, and what splits its texts into words."""
     if kind == "wordpiece":
         return normalizers.BertNormalizer(lowercase=lowercase), pre_tokenizers.BertPreTokenizer()
     normalizer = normalizers.Sequence(
@@ -88,8 +88,8 @@ def _trained_wordpiece(counts: Mapping[str, int], alphabet: Sequence[str], size:
 
 
 def _alphabet(frequencies: Counter[str], most: int) -> list[str]:
-    """The most frequent characters in code point order, then the same as they stand inside a
-    word.
+    """Returns the most frequent characters in code point order, then the same as they stand inside
+    a word.
     """
     kept = sorted(sorted(frequencies, key=lambda c: (-frequencies[c], c))[: max(most, 1)])
     return [*kept, *(_CONTINUES + character for character in kept)]
@@ -157,7 +157,7 @@ class TextTokeniser(TokenizerFile):
     def learn(
         cls, texts: Iterable[str], size: int, *, kind: TokeniserKind, lowercase: bool
     ) -> Self:
-        """A vocabulary of exactly `size` entries, special tokens included.
+        """Returns a vocabulary of exactly `size` entries, special tokens included.
 
         wordpiece: as BERT's, Chinese characters apart and, with `lowercase`, without accents. bpe:
         over bytes, as GPT-2's and RoBERTa's, so that no text is unknown. The same texts give the
@@ -183,8 +183,8 @@ class TextTokeniser(TokenizerFile):
         return len(self.tokens)
 
     def encode_many(self, texts: Sequence[str]) -> list[list[int]]:
-        """Ids of each text without special tokens: what merely spells one, "[MASK]" in a sentence,
-        is [UNK].
+        """Returns the ids of each text without special tokens: what merely spells one, "[MASK]" in
+        a sentence, is [UNK].
         """
         encodings = self._tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)
         special = set(self.ids.values())
@@ -195,7 +195,7 @@ class TextTokeniser(TokenizerFile):
         return found
 
     def decode(self, ids: Iterable[int]) -> str:
-        """The text, special tokens left out."""
+        """Returns the text, special tokens left out."""
         return str(self._tokenizer.decode(list(ids), skip_special_tokens=True))
 
     @cached_property

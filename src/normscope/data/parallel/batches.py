@@ -25,7 +25,7 @@ def make_batches(
     max_tokens: int,
     seed: int,
 ) -> list[NDArray[np.int64]]:
-    """Sentence indices of each batch, every sentence in exactly one; shortest first.
+    """Returns the sentence indices of each batch, every sentence in exactly one; shortest first.
 
     Lengths include EOS. A batch holds as many sentences of like length as keep (longest of either
     side x sentences) at or under `max_tokens`, fairseq's `--max-tokens`. Sentences are sorted by
@@ -72,7 +72,9 @@ class TranslationBatch(Batch):
 
 
 def collate(split: Split, indices: Sequence[int] | NDArray[np.int64]) -> TranslationBatch:
-    """The sentences at `indices`, in that order, as one batch. Raises IndexError outside."""
+    """Returns the sentences at `indices`, in that order, as one batch. Raises IndexError
+    outside.
+    """
     source_BS, source_lengths_B = _padded([split.source[int(i)] for i in indices])
     target_BT, target_lengths_B = _padded([split.target[int(i)] for i in indices])
     shifted_BT = target_BT.roll(1, dims=1)
@@ -89,7 +91,9 @@ def collate(split: Split, indices: Sequence[int] | NDArray[np.int64]) -> Transla
 
 
 def _padded(rows: Sequence[NDArray[Any]]) -> tuple[Tensor, Tensor]:
-    """Rows of unequal length as one int64 tensor (rows, longest), and their lengths (rows,)."""
+    """Returns rows of unequal length as one int64 tensor (rows, longest), and their lengths
+    (rows,).
+    """
     lengths = [len(row) for row in rows]
     padded = torch.full((len(rows), max(lengths)), PAD, dtype=torch.int64)
     for row, ids, length in zip(padded, rows, lengths, strict=True):

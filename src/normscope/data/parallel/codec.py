@@ -38,7 +38,8 @@ class TextForm:
     lowercase: bool = False
 
     def prepare(self, raw: str) -> str:
-        """The tokenised line, words separated by one space; empty where the raw line has no text.
+        """Returns the tokenised line, words separated by one space; empty where the raw line has no
+        text.
 
         Characters stay as they are: Moses' escapes (`&apos;`) are neither made nor resolved.
         """
@@ -48,8 +49,8 @@ class TextForm:
         return text.lower() if self.lowercase else text
 
     def restore(self, tokenised: str) -> str:
-        """The line as people write it. Letter case is not brought back; without `tokenise` nothing
-        changes.
+        """Returns the line as people write it. Letter case is not brought back; without `tokenise`
+        nothing changes.
         """
         if not self.tokenise:
             return tokenised
@@ -110,8 +111,8 @@ class CodecSide:
     vocabulary: Vocabulary
 
     def encode(self, raw_lines: Sequence[str]) -> list[NDArray[np.int64]]:
-        """Token ids of raw lines, one int64 array a line that ends with EOS; an empty line is EOS
-        alone.
+        """Returns the token ids of raw lines, one int64 array a line that ends with EOS; an empty
+        line is EOS alone.
         """
         encoded = self.vocabulary.encode_many([self.form.prepare(line) for line in raw_lines])
         return [np.array([*ids, EOS], dtype=np.int64) for ids in encoded]
@@ -126,11 +127,13 @@ class Codec:
     joint: bool = False
 
     def decode_target_tokenised(self, ids: Iterable[int]) -> str:
-        """The target sentence as tokenised words, the form that tokenised BLEU is counted on."""
+        """Returns the target sentence as tokenised words, the form that tokenised BLEU is counted
+        on.
+        """
         return self.target.vocabulary.decode(ids)
 
     def decode_target(self, ids: Iterable[int]) -> str:
-        """The target sentence as people write it."""
+        """Returns the target sentence as people write it."""
         return self.target.form.restore(self.decode_target_tokenised(ids))
 
     def vocabularies(self) -> dict[str, Vocabulary]:

@@ -107,7 +107,9 @@ class Corpus:
 
     @classmethod
     def in_memory(cls, codec: Codec, splits: Mapping[str, Split]) -> Self:
-        """A corpus without a folder; its fingerprint is that of the same corpus on the disk."""
+        """Returns a corpus without a folder; its fingerprint is that of the same corpus on the
+        disk.
+        """
         digests = codec.vocabulary_digests()
         for name, split in splits.items():
             for side in SIDES:

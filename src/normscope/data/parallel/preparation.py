@@ -101,7 +101,7 @@ class PrepareConfig:
         return source, replace(source, language=self.target_language)
 
     def options(self) -> dict[str, Any]:
-        """All that decides what the corpus holds, but the bytes of the input."""
+        """Returns all that decides what the corpus holds, but the bytes of the input."""
         # Corpora that were made before there were fields stay what they are.
         without_effect = ("out", "workers", *(["fields"] if self.fields is None else []))
         values = {
@@ -113,7 +113,7 @@ class PrepareConfig:
 
 
 def summary(report: CorpusReport, config: PrepareConfig) -> list[str]:
-    """The report on what `config` asked for, as lines of text.
+    """Returns the report on what `config` asked for, as lines of text.
 
     Its counts: pairs that each split's files had, `read`, and that it has, `kept`; training pairs
     `dropped` by reason; `held_out_every`, n where every n-th clean training pair became the
@@ -226,7 +226,7 @@ def count_part(part: TextPart) -> tuple[Counter[str], Counter[str]]:
 
 
 def encode_part(codec_folder: Path, part: TextPart) -> dict[str, NDArray[Any]]:
-    """The arrays of each split that a part holds pairs of, by the codec in that folder."""
+    """Returns the arrays of each split that a part holds pairs of, by the codec in that folder."""
     codec = _codec(codec_folder)
     pairs: dict[str, list[tuple[_RawPair, _RawPair]]] = {}
     for split, raw, pair in pairs_of(part):

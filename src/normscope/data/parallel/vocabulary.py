@@ -88,8 +88,8 @@ class Vocabulary(TokenizerFile):
 
     @classmethod
     def of_words(cls, words: Sequence[str]) -> Self:
-        """One id a word, in the order given, from 4 on; words are distinct, no special tokens, and
-        without blanks.
+        """Returns one id a word, in the order given, from 4 on; words are distinct, no special
+        tokens, and without blanks.
         """
         ids = {token: i for i, token in enumerate([*SPECIAL_TOKENS, *words])}
         tokenizer = Tokenizer(WordLevel(vocab=ids, unk_token=SPECIAL_TOKENS[UNK]))
@@ -100,7 +100,7 @@ class Vocabulary(TokenizerFile):
         return len(self._printed)
 
     def encode(self, line: str) -> list[int]:
-        """Ids of a tokenised line, without EOS.
+        """Returns the ids of a tokenised line, without EOS.
 
         UNK stands for a character that the learned text lacks, or lacks at the end of a word
         (of_words: for a word).
@@ -113,8 +113,8 @@ class Vocabulary(TokenizerFile):
         return [_without_special(encoding.ids) for encoding in encodings]
 
     def decode(self, ids: Iterable[int]) -> str:
-        """The tokenised line: BOS, PAD and EOS are dropped, pieces joined to words, UNK printed as
-        a word of its own.
+        """Returns the tokenised line: BOS, PAD and EOS are dropped, pieces joined to words, UNK
+        printed as a word of its own.
 
         Raises IndexError for an id outside the vocabulary.
         """
@@ -134,7 +134,7 @@ def _printed(token: str, *, whole_word: bool) -> str:
 
 
 def _alphabet(words: Iterable[str]) -> list[str]:
-    """All characters in code point order, then those that end a word, marked."""
+    """Returns all characters in code point order, then those that end a word, marked."""
     inside: set[str] = set()
     final: set[str] = set()
     for word in words:

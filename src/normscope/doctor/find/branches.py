@@ -66,7 +66,7 @@ class Branch:
 
 
 def find_branch(graph: Graph, output: int, stream: int, others: int, lent: int = 0) -> Branch:
-    """The branch that ends in the value `output`.
+    """Returns the branch that ends in the value `output`.
 
     stream: numbers of its own stream's values, as bits; others: those of other streams. lent:
     numbers of what earlier branches computed with weights; this branch may read them, as where
@@ -143,7 +143,9 @@ def _gains(graph: Graph, number: int) -> frozenset[int]:
 
 
 def _region(graph: Graph, output: int, stops: int) -> tuple[list[int], list[int]]:
-    """All that a value is computed from, back to the first values among `stops`, and those."""
+    """Returns all that a value is computed from, back to the first values among `stops`, and
+    those.
+    """
 
     def is_entry(number: int) -> bool:
         return number != output and bool(stops >> number & 1)
@@ -155,8 +157,8 @@ def _region(graph: Graph, output: int, stops: int) -> tuple[list[int], list[int]
 def _computed(
     graph: Graph, whole: list[int], reads: list[int], memory: tuple[int, ...]
 ) -> list[int]:
-    """A region without what leads to the values that the branch reads, and without norms of other
-    streams.
+    """Returns a region without what leads to the values that the branch reads, and without norms of
+    other streams.
     """
     before = [n for n in whole if len(reads) == 1 and graph.depends(reads[0], n)]
     around = [
@@ -233,7 +235,7 @@ def _weighs_tokens(graph: Graph, region: list[int], reads: list[int]) -> bool:
 def inner_norms(
     graph: Graph, region: list[int], reads: list[int], kind: BranchKind
 ) -> tuple[InnerPlace, ...]:
-    """The places of norms within F, sorted: hidden where F neither attends nor mixes."""
+    """Returns the places of norms within F, sorted: hidden where F neither attends nor mixes."""
     softmaxes = [n for n in region if graph.values[n].op in SOFTMAX]
     fused = [graph.values[n] for n in region if FUSED in graph.values[n].op]
     scores = softmaxes + [number for value in fused for number in value.inputs[:2]]
@@ -274,15 +276,15 @@ def inner_norms(
 
 
 def _product_before(graph: Graph, number: int) -> int:
-    """The last matrix product on the way to a value, or where that way forks."""
+    """Returns the last matrix product on the way to a value, or where that way forks."""
     while graph.values[number].op not in PRODUCTS and len(graph.predecessors[number]) == 1:
         (number,) = graph.predecessors[number]
     return number
 
 
 def _product_before_rotation(graph: Graph, number: int, region: Container[int]) -> int:
-    """The last matrix product of a branch on the way to queries or keys, where that way forks along
-    its largest part; or where it comes into the branch.
+    """Returns the last matrix product of a branch on the way to queries or keys, where that way
+    forks along its largest part; or where it comes into the branch.
 
     A rotation takes them apart and puts them together again, with tables that are smaller.
     """
@@ -295,8 +297,8 @@ def _product_before_rotation(graph: Graph, number: int, region: Container[int]) 
 
 
 def _module(graph: Graph, region: list[int], products: list[int]) -> str:
-    """The innermost module in which all of F's products with weights run; the last one's where that
-    is the model.
+    """Returns the innermost module in which all of F's products with weights run; the last one's
+    where that is the model.
     """
     paths = [graph.values[n].modules for n in products or region]
     common = ""

@@ -98,8 +98,8 @@ class FormulaOfStream:
         return reduce(lambda left, right: replace(left + right, at=number), addends)
 
     def _gained(self, at: int, number: int, factor: Factor, term: Term) -> Term | None:
-        """The norm itself where a factor is its gain: a vector, or one trainable number, that alone
-        reads the norm.
+        """Returns the norm itself where a factor is its gain: a vector, or one trainable number,
+        that alone reads the norm.
         """
         while (before := self._graph.step(number)) is not None and len(
             self._graph.consumers[number]

@@ -49,8 +49,8 @@ class Segment:
 
 
 def segments(end: Term) -> list[Segment]:
-    """A formula cut wherever a single value carries all that follows; each cut where the next
-    branch leaves it.
+    """Returns a formula cut wherever a single value carries all that follows; each cut where the
+    next branch leaves it.
     """
     terms = ordered(end)
     place = {id(term): n for n, term in enumerate(terms)}
@@ -103,8 +103,8 @@ def scales(segment: Segment, branch: Term) -> tuple[float | None, float | None]:
 
 
 def sum_of(segment: Segment, branch: Term) -> Term | None:
-    """The outermost sum of a segment that has a branch among its addends, as it is, normed or
-    scaled.
+    """Returns the outermost sum of a segment that has a branch among its addends, as it is, normed
+    or scaled.
     """
     sums = _sums(segment.end, segment.start)
     return next(
@@ -159,7 +159,7 @@ def _is_branch(term: Term, branch: Term) -> bool:
 
 
 def _sums(end: Term, start: Term) -> list[Term]:
-    """The sums of a segment, the outermost first."""
+    """Returns the sums of a segment, the outermost first."""
     found, seen, todo = [], {id(start)}, [end]
     while todo:
         term = todo.pop(0)

@@ -76,7 +76,7 @@ class _Group:
 
 
 def find_streams(graph: Graph) -> list[Stream]:
-    """All residual streams in the order of the forward pass.
+    """Returns all residual streams in the order of the forward pass.
 
     A sum is residual where one of its sides reaches, through sums, scales and norms alone, a value
     that the other side is computed from by way of a weight matrix. So is a mean over depth.
@@ -112,7 +112,7 @@ def find_streams(graph: Graph) -> list[Stream]:
 
 
 def _groups(graph: Graph, reached: list[int]) -> list[_Group]:
-    """The residual sums, those together that are of one stream."""
+    """Returns the residual sums, those together that are of one stream."""
     groups: list[_Group] = []
     for value in graph.values:
         step = graph.step(value.number)

@@ -74,16 +74,27 @@ def _reader(graph: Graph, number: int, among: int) -> _Reader:
         return [] if ends else [n for n in graph.consumers[at] if among >> n & 1]
 
     readers = list(walked(number, onwards))[1:]
-    if any(n not in graph.norms and graph.is_weight_product(graph.values[n]) for n in readers):
+    products = [
+        n for n in readers if n not in graph.norms and graph.is_weight_product(graph.values[n])
+    ]
+    if not all(_is_normed_at_once(graph, n) for n in products):
         return "weights"
-    return "norm" if any(n in graph.norms for n in readers) else "output"
+    return "norm" if products or any(n in graph.norms for n in readers) else "output"
+
+
+def _is_normed_at_once(graph: Graph, product: int) -> bool:
+    """Whether a norm reads a product with weights before anything else is made of it: however large
+    what the weights read is, it is lost there. So begin the necks of pictures' pyramids.
+    """
+    after = (product, *graph.after(product, "same", "scale"))
+    return any(n in graph.norms for at in after for n in graph.consumers[at])
 
 
 def _cut(
     graph: Graph, ends: Sequence[int], values: Sequence[int], sources: int, own_end: int
 ) -> tuple[int | None, BranchKind | None]:
-    """The nearest earlier stream of the same shape that a source is made from by way of weights,
-    and by what.
+    """Returns the nearest earlier stream of the same shape that a source is made from by way of
+    weights, and by what.
     """
     if any(_carries(graph, source, values) for source in bits(sources)):
         # What is added to it holds earlier streams, though in parts, as where some tokens go
@@ -228,7 +239,7 @@ def _goes_past(total: int, number: int, first: int, reached: list[int]) -> bool:
 
 
 def _scaled(graph: Graph, total: int, values: int) -> int:
-    """The sum with what multiplies it."""
+    """Returns the sum with what multiplies it."""
     while len(after := _after(graph, total, values)) == 1:
         step = graph.step(after[0])
         if step is None or step.kind not in _ALONE:
@@ -238,7 +249,7 @@ def _scaled(graph: Graph, total: int, values: int) -> int:
 
 
 def _after(graph: Graph, number: int, values: int) -> list[int]:
-    """The values of the stream that are made from one at once."""
+    """Returns the values of the stream that are made from one at once."""
     found = [n for n in graph.consumers[number] if values >> n & 1]
     means = [n for n in graph.mixtures_of.get(number, ()) if values >> n & 1]
     return list(dict.fromkeys(found + means))

@@ -103,7 +103,7 @@ class Term:
         return Term("number", factor=replace(self.factor, value=self.factor.value**exponent))
 
     def __getitem__(self, index: int) -> "Term":
-        """An entry of a parameter, or a row of it."""
+        """Returns an entry of a parameter, or a row of it."""
         if self.factor is None or not self.shape or not 0 <= index < self.shape[0]:
             raise IndexError(f"a term of shape {self.shape} has no entry {index}")
         return Term(
@@ -112,8 +112,8 @@ class Term:
 
 
 def parameter_term(initial: Initial, shape: tuple[int, ...]) -> Term:
-    """A parameter of a formula, at the mean of the numbers it starts from: which they are does not
-    show in a model.
+    """Returns a parameter of a formula, at the mean of the numbers it starts from: which they are
+    does not show in a model.
     """
     return Term(
         "number", factor=Factor(_mean(initial), Origin.TRAINABLE, vector=bool(shape)), shape=shape
@@ -127,7 +127,7 @@ def _mean(initial: Initial) -> float:
 
 
 def as_term(value: Term | float) -> Term:
-    """The term itself, or a number as one."""
+    """Returns the term itself, or a number as one."""
     return value if isinstance(value, Term) else Term("number", factor=Factor(float(value)))
 
 
@@ -154,7 +154,7 @@ def normed(term: Term) -> Term:
 
 
 def gained(term: Term, *gains: Factor) -> Term:
-    """A norm, or a multiple of one, with further gains of that norm."""
+    """Returns a norm, or a multiple of one, with further gains of that norm."""
     if term.kind == "scale":
         return replace(term, arguments=(gained(term.arguments[0], *gains),))
     return replace(term, gains=(*term.gains, *gains))
@@ -191,7 +191,9 @@ def _stopped(x: Term) -> Term:
 
 
 def _of_number(name: str, curve: Callable[[float], float], x: Term) -> Term:
-    """The curve of a number; of anything else that a formula takes it of, no more than its name."""
+    """Returns the curve of a number; of anything else that a formula takes it of, no more than its
+    name.
+    """
     if x.kind != "number" or x.factor is None:
         return Term("other", (x,), text=name)
     return Term("number", factor=replace(x.factor, value=curve(x.factor.value)))
@@ -247,7 +249,7 @@ def ordered(
     *,
     arguments: Callable[[Term], tuple[Term, ...]] = attrgetter("arguments"),
 ) -> list[Term]:
-    """All that a term is made of, each after its own arguments; the term itself is last.
+    """Returns all that a term is made of, each after its own arguments; the term itself is last.
 
     start: one that is left out, with what it is made of. arguments: what to take a term to be made
     of.

@@ -117,8 +117,8 @@ def candidates(shape: StackShape, blocks: _Kinds) -> list[Candidate]:
 def candidate(
     placement: type[Placement], shape: StackShape, kinds: Sequence[SublayerKind]
 ) -> Candidate:
-    """One placement as it stands for such a stack, all of whose blocks have sub-layers of these
-    kinds.
+    """Returns one placement as it stands for such a stack, all of whose blocks have sub-layers of
+    these kinds.
 
     Raises ValueError where it is not defined for it.
     """
@@ -155,8 +155,8 @@ def _candidate(placement: type[Placement], shape: StackShape, blocks: _Kinds) ->
 def lane_blocks(
     placement: type[Placement], shape: StackShape, blocks: _Kinds, lanes: int
 ) -> list[Segment]:
-    """Each block of a placement with several streams, over a source for each; empty where it has
-    not as many.
+    """Returns each block of a placement with several streams, over a source for each; empty where
+    it has not as many.
     """
     if len(placement.streams) != lanes:
         return []
@@ -177,8 +177,8 @@ def lane_blocks(
 def blocks_of(
     placement: type[Placement], shape: StackShape, kinds: Sequence[SublayerKind], blocks: int
 ) -> list[Segment]:
-    """The first blocks of a placement in such a stack, which may be deeper; empty where its state
-    has several parts.
+    """Returns the first blocks of a placement in such a stack, which may be deeper; empty where its
+    state has several parts.
 
     Raises ValueError where it is not defined for such a stack.
     """
@@ -190,7 +190,7 @@ def blocks_of(
 
 
 def _after(formula: Placement, state: State, blocks: _Kinds) -> State:
-    """The state after these blocks."""
+    """Returns the state after these blocks."""
     for sublayers in _sublayers(formula, blocks):
         state = formula.block(state, sublayers)
     return state

@@ -259,7 +259,7 @@ def sublayers(
 def _fits_but_for_scales(
     observed: StreamFormula, shape: StackShape, blocks: _Blocks, found: Sequence[_Fit]
 ) -> list[_Fit]:
-    """The candidates that fit the stream when all factors of its branches are left out.
+    """Returns the candidates that fit the stream when all factors of its branches are left out.
 
     Empty where every sub-layer already fits one of `found`. With a layer scale, x + 0.1 F(norm(x))
     fits Pre-LN here.

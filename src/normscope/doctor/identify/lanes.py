@@ -22,12 +22,14 @@ _Lanes = tuple[Term, ...]
 
 
 def sources(streams: int) -> _Lanes:
-    """A term for each stream before a block."""
+    """Returns a term for each stream before a block."""
     return tuple(Term("source", text=f"x{number}") for number in range(1, streams + 1))
 
 
 def as_segment(after: _Lanes) -> Segment:
-    """Streams after a block, over `sources`, as one piece of a formula that can be compared."""
+    """Returns the streams after a block, over `sources`, as one piece of a formula that can be
+    compared.
+    """
     end = Term("other", after, text="streams")
     branches = [term for term in ordered(end) if term.kind == "branch"]
     return Segment(
@@ -36,7 +38,7 @@ def as_segment(after: _Lanes) -> Segment:
 
 
 def written_out(pieces: Sequence[Segment], streams: int) -> Segment:
-    """The pieces of a block, one after the other, with a term for each stream."""
+    """Returns the pieces of a block, one after the other, with a term for each stream."""
     made = {id(pieces[0].start): sources(streams)}
     for piece in pieces:
         for term in piece.terms:
@@ -70,7 +72,7 @@ def _weighed(factor: Factor, lanes: _Lanes) -> Term:
 
 
 def _factor(weights: LaneWeights | None, *, mixing: bool = False) -> Factor:
-    """One of the weights: their mean, and what they are made from."""
+    """Returns one of the weights: their mean, and what they are made from."""
     if weights is None:
         return Factor(1.0)
     mean = float(weights.values_NOI.double().mean())

@@ -64,8 +64,8 @@ def matches(
 
 
 def _form(segment: Segment, qk_norms: bool, only: Term | None) -> _NormalForm | None:
-    """A segment's end over its start; of branches that run side by side the sums' others than
-    `only` are left out.
+    """Returns a segment's end over its start; of branches that run side by side the sums' others
+    than `only` are left out.
     """
     made, key = _FORMS.setdefault(segment, {}), (qk_norms, id(only))
     if key not in made:
@@ -114,8 +114,8 @@ def _agree(observed: Factor, expected: Factor) -> bool:
 def _added(
     to: dict[tuple[Origin, bool], Factor], factor: Factor
 ) -> dict[tuple[Origin, bool], Factor]:
-    """Factors of one value, by what they are made from, with one more: numbers of one origin are
-    added up.
+    """Returns the factors of one value, by what they are made from, with one more: numbers of one
+    origin are added up.
     """
     key = factor.origin, factor.vector
     to[key] = replace(factor, value=factor.value + to[key].value) if key in to else factor
@@ -163,8 +163,8 @@ class _Maker:
         )
 
     def _items(self, total: Term) -> list[tuple[Factor, _NormalForm]]:
-        """The addends of a sum and of the sums in it, each with its factor; one that comes on
-        several ways is one.
+        """Returns the addends of a sum and of the sums in it, each with its factor; one that comes
+        on several ways is one.
         """
         # Down from the sum: what is added on many ways has all of its factors before it is looked
         # at.
@@ -228,8 +228,8 @@ class _Maker:
         return _NormalForm("sum", structure, parts, factors, with_branch)
 
     def _relative(self, inner: _NormalForm) -> _NormalForm:
-        """A norm's sum divided by its branch's number: a norm does not see what multiplies all of
-        its input.
+        """Returns a norm's sum divided by its branch's number: a norm does not see what multiplies
+        all of its input.
         """
         if inner.kind != "sum" or any(factor.origin != Origin.CONSTANT for factor in inner.factors):
             return inner
@@ -267,8 +267,8 @@ class Outline:
 
 
 def outline(segment: Segment) -> Outline | None:
-    """A piece of a formula as its outline; None where a value in it is used twice, or a mean over
-    depth is taken.
+    """Returns a piece of a formula as its outline; None where a value in it is used twice, or a
+    mean over depth is taken.
 
     It is the form that `matches` compares, so that kinds of sub-layers are left out, addends have
     one order, and what a norm takes in is divided by its branch's number, which a norm does not

@@ -88,8 +88,8 @@ class StreamFormula:
         return frozenset(found)
 
     def endings(self) -> list[Segment]:
-        """The last segment as it is, and without the norms at its end, unless these belong to the
-        block.
+        """Returns the last segment as it is, and without the norms at its end, unless these belong
+        to the block.
 
         What makes one value of several streams goes with them.
         """
@@ -136,5 +136,5 @@ def without_end(segment: Segment, *, final_norm: bool) -> Segment:
 
 
 def commonest(names: Sequence[str]) -> str:
-    """The one that comes most often, the first of equals; "" of none."""
+    """Returns the one that comes most often, the first of equals; "" of none."""
     return Counter(names).most_common(1)[0][0] if names else ""

@@ -40,7 +40,8 @@ _MIXING = ("attention", "convolution", "mixer")
 
 
 def find_stacks(model: nn.Module, inputs: Inputs) -> list[Stack]:
-    """The stacks of a model in the order of its forward pass, from one pass in evaluation mode.
+    """Returns the stacks of a model in the order of its forward pass, from one pass in evaluation
+    mode.
 
     inputs: what its forward is called with, by keyword (a mapping), by position (a sequence, or one
     tensor), or a function that runs it and returns its output. Names of classes and modules play no
@@ -54,7 +55,7 @@ def find_stacks(model: nn.Module, inputs: Inputs) -> list[Stack]:
 
 
 def as_stacks(streams: Sequence[Stream]) -> list[Stack]:
-    """Each stream with its placement, in the order given."""
+    """Returns each stream with its placement, in the order given."""
     kinds = [[branch.kind for branch in stream.branches[stream.before :]] for stream in streams]
     blocks = [cut_in_blocks(some) for some in kinds]
     counts = [len(some) for some in blocks]
@@ -95,7 +96,9 @@ def _memory_of(stream: Stream, streams: Sequence[Stream]) -> int | None:
 
 
 def branches_of(stack: Stack, stream: Stream) -> tuple[Branch, ...]:
-    """The stream's branches in the order of the stack's sub-layers, which know their numbers."""
+    """Returns the stream's branches in the order of the stack's sub-layers, which know their
+    numbers.
+    """
     return tuple(
         stream.branches[sublayer.formula.branch.branch + stream.before]
         for sublayer in stack.sublayers
@@ -153,7 +156,7 @@ def _in_lanes(observed: StreamFormula, blocks: Sequence[Sequence[BranchKind]]) -
 
 
 def _early(stream: Stream, piece: Segment) -> list[Sublayer]:
-    """Branches before the first block, which no placement speaks of."""
+    """Returns the branches before the first block, which no placement speaks of."""
     branches = [(term, stream.branches[term.branch + stream.before]) for term in piece.branches]
     return [
         observed_sublayer(piece, term, branch, shown=piece, block=0) for term, branch in branches
@@ -196,8 +199,8 @@ def cut_in_blocks(kinds: Sequence[BranchKind]) -> tuple[tuple[BranchKind, ...], 
 def streams_in(
     model: nn.Module, inputs: Inputs, *, known_finite: bool = False
 ) -> tuple[Graph, list[Stream]]:
-    """The recorded pass as a graph, and the streams in it, from one forward pass in evaluation
-    mode.
+    """Returns the recorded pass as a graph, and the streams in it, from one forward pass in
+    evaluation mode.
 
     The model is left as it was: weights, gradients, buffers, mode, and all random number
     generators. On the meta device what a model computes is known without its values: norms, streams
@@ -259,7 +262,7 @@ def _sums(graph: Graph) -> str:
 
 
 def recorded_pass(model: nn.Module, inputs: Inputs) -> Trace:
-    """A forward pass within `looked_at`. Raises ValueError where it raises, or returns no
+    """Returns a forward pass within `looked_at`. Raises ValueError where it raises, or returns no
     floating-point tensor.
     """
     given = dict(inputs) if isinstance(inputs, Mapping) else inputs

@@ -69,7 +69,7 @@ def _asked_for(trial: Trial, ids_BT: Tensor) -> Mapping[int, int]:
 
 
 def _over_places(output: Any, ids_BT: Tensor) -> dict[int, Tensor]:
-    """Tensors (B, T, V) of an output, by their number among all of its tensors."""
+    """Returns the tensors (B, T, V) of an output, by their number among all of its tensors."""
     return {
         number: leaf
         for number, leaf in enumerate(tree_flatten(output)[0])

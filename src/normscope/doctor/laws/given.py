@@ -10,7 +10,7 @@ from ..trace.forward import Inputs
 
 
 def named_inputs(model: nn.Module, inputs: Inputs) -> dict[str, Tensor]:
-    """The tensors that a model's forward is given, by the names of its arguments."""
+    """Returns the tensors that a model's forward is given, by the names of its arguments."""
     if callable(inputs):
         return {}
     if isinstance(inputs, Mapping):

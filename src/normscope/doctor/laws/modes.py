@@ -154,7 +154,7 @@ def _is_within(path: str, module: str) -> bool:
 
 
 def _called_alone(names: list[str], here: _Calls, there: _Calls) -> tuple[str, ...]:
-    """The outermost modules that were called in one pass and not in the other."""
+    """Returns the outermost modules that were called in one pass and not in the other."""
     alone = [name for name in names if name in here.made and name not in there.made]
 
     def is_outermost(module: str) -> bool:

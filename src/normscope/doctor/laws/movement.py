@@ -15,8 +15,8 @@ from torch import Tensor, nn
 
 from ...measure.passes import euclidean_norm
 from ..observe.gradients import loss_of
-from ..trace.forward import tensors_in
 from .calm import calm_training
+from .cut_off import cut_off_weights
 from .trial import OutOfTime, Trial, Untried, said
 
 UPDATES = 4
@@ -202,8 +202,8 @@ def _step(
 def _gradients(
     trial: Trial, weights: Mapping[str, nn.Parameter]
 ) -> tuple[float, dict[str, Tensor]]:
-    """The loss and its gradients. Raises Untried where the copy computes with the original's
-    weights, and _Unusable where the pass cannot be made.
+    """Returns the loss and its gradients. Raises Untried where the copy computes with the
+    original's weights, and _Unusable where the pass cannot be made.
     """
     shared = {id(weight) for weight in weights.values()}
     others = [w for w in trial.original.parameters() if w.requires_grad and id(w) not in shared]
@@ -229,7 +229,7 @@ def _loss(trial: Trial) -> float:
 
 
 def _distance(weight: Tensor, start: Tensor) -> float:
-    """Root mean square of an entry's move."""
+    """Returns the root mean square of an entry's move."""
     step = weight.detach().float() - start.detach().float()
     return _root_mean_square(step, step.numel())
 
@@ -260,7 +260,7 @@ def _as_movement(
         )
     silent = [name for name in weights if name not in updates.first and name not in updates.heard]
     stuck = [name for name in updates.first if name not in updates.heard]
-    cut_off = _cut_off(trial, {name: weights[name] for name in silent})
+    cut_off = cut_off_weights(trial, {name: weights[name] for name in silent})
     keys, locked = _locked(trial, {name: weights[name] for name in stuck})
     return Movement(
         updates=len(updates.losses) - 1,
@@ -295,74 +295,13 @@ def _locked(
     return tuple(name for name in keys if name in opened), opened
 
 
-_MOST_ASKED = 12
-"""Weights without a gradient that are asked one by one."""
-
-
-@torch.no_grad()
-def _cut_off(trial: Trial, silent: Mapping[str, nn.Parameter]) -> tuple[str, ...]:
-    """Returns, of weights without a gradient, those on which the output depends."""
-    if silent and trial.loss is None:
-        silent = _out_of_reach(trial, silent)
-    before = trial.scores() if silent else None
-    again = trial.scores() if silent else None
-    if before is None or again is None or not torch.equal(before, again):
-        return ()
-    if not _changes(trial, [*silent.values()], before):
-        return ()
-    names = [*silent][:_MOST_ASKED]
-    return tuple(name for name in names if _changes(trial, [silent[name]], before))
-
-
-@torch.enable_grad()
-def _out_of_reach(trial: Trial, silent: Mapping[str, nn.Parameter]) -> dict[str, nn.Parameter]:
-    """Returns, of weights without a gradient, those to which no loss of the output could give one;
-    all of them where the model takes its loss itself.
-
-    Random targets are for one tensor of the output alone. Of a detector's proposals the decoder
-    reads a detached copy, and a loss of their own trains them.
-    """
-    output = trial.run()
-    # Caches are no results that a loss is taken of.
-    results = [one for one in tensors_in(output, inside_objects=False) if one.requires_grad]
-    is_stand_in = loss_of(output, None)[1]
-    if not results or not is_stand_in:
-        return dict(silent)
-    try:
-        gradients = torch.autograd.grad(
-            results,
-            [*silent.values()],
-            [torch.ones_like(one) for one in results],
-            allow_unused=True,
-        )
-    except (RuntimeError, NotImplementedError):
-        # Something in the output has no derivative: which weights a loss reaches is not known.
-        return {}
-    pairs = zip(silent.items(), gradients, strict=True)
-    return {name: weight for (name, weight), gradient in pairs if gradient is None}
-
-
-def _changes(trial: Trial, weights: list[nn.Parameter], before: Tensor) -> bool:
-    """Tells whether the output changes when these weights are moved by a tenth of their size."""
-    kept = [weight.detach().clone() for weight in weights]
-    generator = torch.Generator().manual_seed(0)
-    for weight in weights:
-        size = _root_mean_square(weight, weight.numel())
-        drawn = torch.randn(weight.shape, generator=generator).to(weight)
-        weight.add_(drawn, alpha=0.1 * size or 0.1)
-    after = trial.scores()
-    for weight, value in zip(weights, kept, strict=True):
-        weight.copy_(value)
-    return after is not None and (after.shape != before.shape or not torch.equal(after, before))
-
-
 def _optimizer_of(
     trial: Trial,
     optimizer: torch.optim.Optimizer | str,
     rate: float | None,
     peaks: Sequence[float],
 ) -> _Updater:
-    """The user's optimiser over the copy, at its peak rates. Raises Untried."""
+    """Returns the user's optimiser over the copy, at its peak rates. Raises Untried."""
     if isinstance(optimizer, str):
         trained = [weight for weight in trial.model.parameters() if weight.requires_grad]
         return _FirstUpdates(trained, optimizer, rate or _USUAL_RATE)

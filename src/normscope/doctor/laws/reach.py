@@ -65,8 +65,9 @@ def logit_reach(trial: Trial, outputs: Sequence[str], classes: int) -> LogitReac
 
 
 def _spread_of_directions(trial: Trial, weight: nn.Parameter, classes: int) -> float:
-    """The largest difference where rows of the output matrix count by their direction alone: one
-    row is turned to a token, and another away from it; inf where a trained number makes it more.
+    """Returns the largest difference where rows of the output matrix count by their direction
+    alone: one row is turned to a token, and another away from it; inf where a trained number makes
+    it more.
     """
     kept = weight.detach().clone()
     with torch.enable_grad():
@@ -98,7 +99,7 @@ def _grows_with(trial: Trial, number: nn.Parameter, spread: float) -> bool:
 
 
 def _spread(scores: Tensor | None) -> float:
-    """The largest difference between two logits of one token."""
+    """Returns the largest difference between two logits of one token."""
     if scores is None or not bool(scores.isfinite().all()):
         return math.inf
     return float((scores.amax(-1) - scores.amin(-1)).max())

@@ -38,13 +38,15 @@ def _counts_sequences_second(model: nn.Module) -> bool:
 
 
 def _sequences(given: Any) -> int:
-    """The first size that all tensors of a batch have in common; 0 where they have none."""
+    """Returns the first size that all tensors of a batch have in common; 0 where they have none."""
     sizes = {leaf.shape[0] for leaf in _tensors(given)}
     return sizes.pop() if len(sizes) == 1 else 0
 
 
 def _tokens(given: Any) -> int:
-    """The second size of the indices of tokens; 0 without any, or where they differ in it."""
+    """Returns the second size of the indices of tokens; 0 without any, or where they differ in
+    it.
+    """
     sizes = {
         leaf.shape[1] for leaf in _tensors(given) if leaf.dtype == torch.long and leaf.ndim == 2
     }
@@ -56,8 +58,8 @@ def _tensors(given: Any) -> list[Tensor]:
 
 
 def _cut(given: Any, sequences: int, tokens: int) -> Any:
-    """The first sequences, and the first tokens of every dimension that counts `tokens`; all of
-    them where that is 0.
+    """Returns the first sequences, and the first tokens of every dimension that counts `tokens`;
+    all of them where that is 0.
     """
 
     def cut(leaf: Any) -> Any:

@@ -99,8 +99,8 @@ def token_uses(trial: Trial, *, asks_for_others: bool) -> TokenUses:
 
 
 def _read(trial: Trial, lookups: Lookups) -> Tensor | None:
-    """Places (B, T) whose looked up rows any number of the output depends on; None where that is
-    not known.
+    """Returns the places (B, T) whose looked up rows any number of the output depends on; None
+    where that is not known.
     """
     with torch.enable_grad(), lookups:
         scores = main_tensor(trial.run())
@@ -120,8 +120,8 @@ def _read(trial: Trial, lookups: Lookups) -> Tensor | None:
 
 
 def _unread(read_BT: Tensor | None, ids_BT: Tensor) -> tuple[int, ...]:
-    """Places that are read in no sequence, and stand before others that are, though all of their
-    tokens that stand elsewhere too are read there.
+    """Returns the places that are read in no sequence, and stand before others that are, though all
+    of their tokens that stand elsewhere too are read there.
 
     What holds a place, as for a picture, is one token that is read nowhere; behind the last that is
     read nothing is asked for.
@@ -144,8 +144,8 @@ def _documents(
     scores: Tensor,
     after: Callable[[Tensor], Tensor | None],
 ) -> str:
-    """The name of an input that counts places and begins anew, where what stands before that
-    changes outputs behind it.
+    """Returns the name of an input that counts places and begins anew, where what stands before
+    that changes outputs behind it.
     """
     ids_BT = given[ids]
     for name, x_BT in given.items():
@@ -163,8 +163,9 @@ def _documents(
 
 
 def _begins_anew(places_BT: Tensor) -> int:
-    """The first place where the numbers of all sequences begin again at their first, after they
-    rose by one from place to place; 0 without any."""
+    """Returns the first place where the numbers of all sequences begin again at their first, after
+    they rose by one from place to place; 0 without any.
+    """
     first_T = places_BT[0]
     if not bool((places_BT == first_T).all()) or int(first_T[0]) not in (0, 1):
         return 0
@@ -181,8 +182,8 @@ def _begins_anew(places_BT: Tensor) -> int:
 def _alike(
     seen: Lookups, ids_BT: Tensor, scores: Tensor, after: Callable[[Tensor], Tensor | None]
 ) -> tuple[tuple[int, ...], int]:
-    """The largest group of tokens that every table has one row for, and with which the output is
-    the same; and how many tokens are told apart.
+    """Returns the largest group of tokens that every table has one row for, and with which the
+    output is the same; and how many tokens are told apart.
     """
     tokens = [int(one) for one in torch.unique(ids_BT)]
     by_token = [found for rows in seen.rows if (found := _by_token(rows, ids_BT, tokens))]
@@ -205,7 +206,7 @@ def _alike(
 
 
 def _by_token(rows_BT: Tensor, ids_BT: Tensor, tokens: Sequence[int]) -> dict[int, int]:
-    """The row that is read for each token; none where that depends on the place too."""
+    """Returns the row that is read for each token; none where that depends on the place too."""
     found = {}
     for token in tokens:
         rows = rows_BT[ids_BT == token]
@@ -255,7 +256,7 @@ def _wall(ids_BT: Tensor, scores: Tensor, after: Callable[[Tensor], Tensor | Non
 
 
 def _last(shares_T: Tensor, at: int) -> int:
-    """The last place whose output changed at all; `at` where none did."""
+    """Returns the last place whose output changed at all; `at` where none did."""
     changed = (shares_T > 0).nonzero().flatten().tolist()
     return max(changed, default=at)
 
@@ -275,7 +276,7 @@ class _Asked:
     wanted_BT: Tensor
 
     def is_given_in(self, ids_BT: Tensor) -> float:
-        """The share of what is asked for that stands in an input at its own place."""
+        """Returns the share of what is asked for that stands in an input at its own place."""
         same_BT = (self.wanted_BT == ids_BT) & self.counted_BT
         return int(same_BT.sum()) / max(1, int(self.counted_BT.sum()))
 
@@ -329,7 +330,7 @@ def _hidden(
 
 
 def _shown(asked: _Asked, ids_BT: Tensor) -> float:
-    """The share of what counts that is no hidden token, beside some that are."""
+    """Returns the share of what counts that is no hidden token, beside some that are."""
     share = asked.is_given_in(ids_BT)
     return share if share > _FEW and bool(_hides(asked, ids_BT).any()) else 0.0
 
@@ -339,8 +340,8 @@ _GIVEN_LATER = re.compile("label|^target$|^y$")
 
 
 def _fed(trial: Trial, asked: _Asked, given: Mapping[str, Tensor], scores: Tensor) -> str:
-    """The name of an input that holds what the loss asks for at its own places, where outputs know
-    it there and none before does: a decoder's, which is to be given the token before.
+    """Returns the name of an input that holds what the loss asks for at its own places, where
+    outputs know it there and none before does: a decoder's, which is to be given the token before.
     """
     names = [
         name

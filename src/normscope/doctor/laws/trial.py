@@ -87,11 +87,15 @@ class Trial:
         return f"about {max(1, math.ceil(min(self.budget, self.seconds * PASSES)))} s"
 
     def run(self, inputs: Inputs | None = None) -> Any:
-        """The copy's output on the slice, or on other inputs. Raises OutOfTime."""
+        """Returns the copy's output on the slice, or on other inputs. Raises OutOfTime."""
         self.refuse_beyond(1)
         # Under the caller's own autocast torch keeps the cast of a weight, and a law has changed
         # the weight since.
         torch.clear_autocast_cache()
+        if not self.model.training:
+            # What evaluation draws, as a mask over pieces of a picture, is the same in every pass:
+            # two passes then differ by what was changed alone.
+            torch.manual_seed(0)
         return call_with(self.model, self.inputs if inputs is None else inputs)
 
     def refuse_beyond(self, passes: float) -> None:
@@ -106,7 +110,7 @@ class Trial:
 
     @torch.no_grad()
     def scores(self, inputs: Inputs | None = None) -> Tensor | None:
-        """The logits, or the first tensor, of that output; None where there is none."""
+        """Returns the logits, or the first tensor, of that output; None where there is none."""
         return main_tensor(self.run(inputs))
 
 
@@ -140,8 +144,8 @@ def trial_of(
 
 
 def _budget(trial: Trial, inputs: Inputs, limits: TrialLimits) -> float:
-    """Seconds that all laws may take together: what passes of the whole batch take, from what one
-    of its slice took.
+    """Returns the seconds that all laws may take together: what passes of the whole batch take,
+    from what one of its slice took.
     """
     whole = trial.seconds * max(1.0, _size(inputs) / max(1, _size(trial.inputs)))
     return min(limits.seconds, max(limits.passes * _FORWARD * whole, LITTLE_SECONDS))
@@ -184,7 +188,7 @@ def _refuse_without_room(model: nn.Module, limits: TrialLimits) -> None:
 
 
 def _on_a_slice(trial: Trial, inputs: Inputs, loss: LossFunction | None) -> Trial:
-    """The trial on the smallest slice on which the copy runs and its loss is finite. Raises
+    """Returns the trial on the smallest slice on which the copy runs and its loss is finite. Raises
     Untried.
     """
     why = ""
@@ -206,8 +210,8 @@ def _on_a_slice(trial: Trial, inputs: Inputs, loss: LossFunction | None) -> Tria
 
 
 def _loss_of_these(output: Any, loss: Callable[[Any], Tensor] | None) -> Tensor:
-    """The loss of an output. Raises UserWarning where its targets are those of the whole batch,
-    along which torch would repeat an output of a part of it.
+    """Returns the loss of an output. Raises UserWarning where its targets are those of the whole
+    batch, along which torch would repeat an output of a part of it.
     """
     with warnings.catch_warnings():
         warnings.filterwarnings("error", message="Using a target size")

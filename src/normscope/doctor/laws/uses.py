@@ -248,8 +248,8 @@ class _Asked:
         )
 
     def _changed_rows(self, which: slice) -> dict[str, Tensor]:
-        """The inputs with other numbers in some rows: what each holds in another order, and of one
-        number a row what the next row has.
+        """Returns the inputs with other numbers in some rows: what each holds in another order, and
+        of one number a row what the next row has.
         """
         changed = {}
         for name, x in self._given.items():
@@ -310,7 +310,9 @@ class _Asked:
         return _share(self._scores[rows, places], after[rows, places])
 
     def _after(self, changed: Mapping[str, Tensor]) -> Tensor | None:
-        """The scores with other inputs; None where these are refused, or of another shape."""
+        """Returns the scores with other inputs; None where these are refused, or of another
+        shape.
+        """
         try:
             scores = self._trial.scores(
                 with_changed(self._trial.model, self._trial.inputs, changed)
@@ -355,7 +357,7 @@ _NO_TOKENS = re.compile(r"mask|cache|past|position|length|type")
 
 
 def _size_of_change(before: Tensor, after: Tensor) -> float:
-    """Norm of the change over that of what changes."""
+    """Returns the norm of the change over that of what changes."""
     size = float(before.double().norm())
     return float((after.double() - before.double()).norm()) / size if size > 0 else 0.0
 

@@ -31,8 +31,8 @@ class _Block:
 
 
 def unlike_all(stack: Stack, weights: Mapping[str, Tensor]) -> Fault | None:
-    """The one block of at least three that is wired otherwise, with matrices of the same names and
-    shapes.
+    """Returns the one block of at least three that is wired otherwise, with matrices of the same
+    names and shapes.
 
     None where several are, or where blocks read several values of others, as of the first one.
 
@@ -103,8 +103,8 @@ def _places(names: Sequence[str]) -> int | None:
 
 
 def _split(name: str, place: int) -> tuple[tuple[int, ...], str]:
-    """The numbers of a name up to the block's, and the name without them; () where it is of no
-    block.
+    """Returns the numbers of a name up to the block's, and the name without them; () where it is of
+    no block.
     """
     parts = name.split(".")
     numbers: list[int] = []
@@ -173,7 +173,7 @@ def _written(stack: Stack, place: int) -> list[_Block] | None:
 
 
 def _shown(name: str) -> str:
-    """A norm's name within its block, of its first parameter's."""
+    """Returns a norm's name within its block, of its first parameter's."""
     module = name.rpartition(".")[0]
     return (module if not module.endswith("#") else name).removesuffix(".#").rpartition("#.")[2]
 
@@ -223,7 +223,9 @@ class _Writer:
         return f"{term.kind}({inner})"
 
     def _addends(self, term: Term) -> list[str]:
-        """The addends of a sum, and of the sums in it that are no values of other blocks."""
+        """Returns the addends of a sum, and of the sums in it that are no values of other
+        blocks.
+        """
         found = []
         for argument in term.arguments:
             if argument.kind == "sum" and not self._is_foreign(argument):

@@ -74,7 +74,7 @@ class WidthLaw:
         return [self.deviation(group.fan_in, fan_out, width) for fan_out in group.fan_outs]
 
     def ratio(self, group: DrawnAlike, width: int) -> float:
-        """A group's size in multiples of the law's."""
+        """Returns a group's size in multiples of the law's."""
         return group.size / self.wanted(group, width)[0]
 
     def fits(self, group: DrawnAlike, width: int) -> bool:
@@ -108,8 +108,8 @@ WIDTH_LAWS = (
 
 
 def drawn_alike(patient: Patient, stack: Stack) -> list[DrawnAlike]:
-    """The stack's matrices by purpose; none where the purpose of half of its sub-layers' is not
-    known.
+    """Returns the stack's matrices by purpose; none where the purpose of half of its sub-layers' is
+    not known.
     """
     found: defaultdict[tuple[str, bool, int], list[tuple[int, WeightMatrix]]] = defaultdict(list)
     outs: dict[tuple[str, bool, int], int] = {}
@@ -168,8 +168,8 @@ _ORDINALS = ("first", "second", "third", "further")
 
 
 def width_law(inner: Sequence[DrawnAlike], width: int) -> WidthLaw | None:
-    """The law by which the matrices that read the stream were drawn; one deviation for all is one
-    too. None without.
+    """Returns the law by which the matrices that read the stream were drawn; one deviation for all
+    is one too. None without.
 
     One of them may be smaller: T5's queries are, by the root of a head's width.
     """
@@ -188,8 +188,8 @@ def width_law(inner: Sequence[DrawnAlike], width: int) -> WidthLaw | None:
 
 
 def depth_factor(group: DrawnAlike, law: WidthLaw, stack: Stack) -> str:
-    """The law of depth by which a group was drawn, as what the law of width is divided by; "" for
-    none that is known.
+    """Returns the law of depth by which a group was drawn, as what the law of width is divided by;
+    "" for none that is known.
 
     "1" where depth does not divide it.
     """
@@ -215,8 +215,8 @@ def depth_factor(group: DrawnAlike, law: WidthLaw, stack: Stack) -> str:
 
 
 def split_in_two(group: DrawnAlike) -> tuple[list[int], list[int]]:
-    """Places of the smaller and the larger ones where a group's sizes are of two kinds, two of each
-    or more; else none.
+    """Returns the places of the smaller and the larger ones where a group's sizes are of two kinds,
+    two of each or more; else none.
 
     Two kinds are each of one size, at least 1.3 times apart, and no law of depth: that has more
     sizes than two.

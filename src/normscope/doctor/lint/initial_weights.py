@@ -37,8 +37,8 @@ class WeightMatrix:
 
 
 def matrices_of(patient: Patient, sublayer: Sublayer, width: int) -> list[WeightMatrix]:
-    """The matrices of a sub-layer in order of use; none where shapes and order do not tell which is
-    which.
+    """Returns the matrices of a sub-layer in order of use; none where shapes and order do not tell
+    which is which.
 
     The last is the one whose product joins the stream. Before it stand, of attention, the three
     that make query, key and value, of which is not known which is which: packed into one (equal
@@ -188,5 +188,5 @@ def weighed(
 
 
 def typical(sizes: list[float]) -> float:
-    """The geometric mean."""
+    """Returns the geometric mean."""
     return math.exp(fmean(map(math.log, sizes)))

@@ -49,8 +49,8 @@ class OddOne(Generic[_Value]):
 
 
 def odd_ones(names: Sequence[str], sizes: Sequence[float], *, apart: float) -> list[OddOne[float]]:
-    """The places whose size is more than `apart` times, or less than 1 / `apart` of, what most of
-    their likes have.
+    """Returns the places whose size is more than `apart` times, or less than 1 / `apart` of, what
+    most of their likes have.
 
     sizes: 0 or more, in the order of depth. None where fewer than three are given, where most are
     not within √`apart` of the median, and where sizes rise or fall with every block, for that is a
@@ -64,8 +64,8 @@ def odd_ones(names: Sequence[str], sizes: Sequence[float], *, apart: float) -> l
 
 
 def odd_states(names: Sequence[str], states: Sequence[str]) -> list[OddOne[str]]:
-    """The places that are in another state than most of their likes, given in the order of depth;
-    none of two.
+    """Returns the places that are in another state than most of their likes, given in the order of
+    depth; none of two.
     """
     if len(states) < 3:
         return []
@@ -162,7 +162,7 @@ def repeated(tensors: Mapping[str, Tensor]) -> Iterator[dict[str, Tensor]]:
 
 
 def odd_weights(patient: Patient, *, apart: float) -> list[OddOne[float]]:
-    """Parameters whose size is unlike that of the same parameter in the other blocks.
+    """Returns the parameters whose size is unlike that of the same parameter in the other blocks.
 
     Of parameters with few entries by more than `apart`: the root mean square of n draws strays by
     1/√(2n) of itself.
@@ -182,8 +182,8 @@ def odd_weights(patient: Patient, *, apart: float) -> list[OddOne[float]]:
 
 
 def odd_factors(stack: Stack, *, apart: float) -> list[tuple[str, OddOne[float]]]:
-    """Sub-layers whose stream, or whose branch, is multiplied with another number than that of its
-    kind in the others.
+    """Returns the sub-layers whose stream, or whose branch, is multiplied with another number than
+    that of its kind in the others.
 
     With what it is a factor of: "the skip" or "the branch".
     """
@@ -202,7 +202,8 @@ def odd_factors(stack: Stack, *, apart: float) -> list[tuple[str, OddOne[float]]
 
 
 def odd_branches(stack: Stack, *, apart: float) -> list[OddOne[float]]:
-    """Sub-layers that add a vector of another size than those of their kind do in the other blocks.
+    """Returns the sub-layers that add a vector of another size than those of their kind do in the
+    other blocks.
 
     Not those of the first block: they may read an embedding of another size than the streams that
     blocks leave. Nor where what is added is next to nothing beside the stream, in this block and in
@@ -213,14 +214,19 @@ def odd_branches(stack: Stack, *, apart: float) -> list[OddOne[float]]:
         # Where ε outweighs what a norm reads, its branch is small for that, which has a rule.
         likes = [one for one in likes if one.measured.stream_square >= (stack.norm_epsilon or 0.0)]
         if any(one.measured.branch_square > _NOTHING * one.measured.stream_square for one in likes):
+            # Blocks of two kinds, with a norm before and with one after, add by two measures.
+            ways = Counter(str(one.formula) for one in likes)
+            usual, _ = ways.most_common(1)[0] if ways else ("", 0)
+            if 2 * ways[usual] > len(likes):
+                likes = [one for one in likes if str(one.formula) == usual]
             sizes = [math.sqrt(one.measured.branch_square) for one in likes]
             found += odd_ones([one.name for one in likes], sizes, apart=apart)
     return [one for one in found if one.value and one.block > 1]
 
 
 def odd_gradients(stack: Stack, *, apart: float) -> list[OddOne[float]]:
-    """Sub-layers whose measured gradient over theory's is unlike that of their kind in the other
-    blocks.
+    """Returns the sub-layers whose measured gradient over theory's is unlike that of their kind in
+    the other blocks.
 
     Where the gradients themselves are alike it is theory that stands out, and not the sub-layer.
     """
@@ -252,7 +258,7 @@ def odd_parameters(
     *,
     usual: Callable[[Sequence[str]], bool] = lambda _: False,
 ) -> list[OddOne[str]]:
-    """Parameters in another state than the same parameter in most other blocks.
+    """Returns the parameters in another state than the same parameter in most other blocks.
 
     usual: of the states of likes, in the order of depth, whether that they differ is no wonder.
     """
@@ -264,7 +270,9 @@ def odd_parameters(
 
 
 def odd_precisions(stack: Stack) -> list[OddOne[str]]:
-    """Sub-layers that compute in another dtype than those of their kind in most other blocks."""
+    """Returns the sub-layers that compute in another dtype than those of their kind in most other
+    blocks.
+    """
     found = []
     for kind in likes_of(stack):
         likes = [one for one in kind if one.measured.precision]

@@ -4,6 +4,7 @@ pyproject.toml.
 
 import difflib
 from collections.abc import Collection, Iterable
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -11,7 +12,7 @@ from typing import Any
 from ...limits.reading import read_toml
 from ..result import AskedRule, Finding, Severity
 from . import around, checks, peers, routed, told, tried
-from .patient import Patient
+from .patient import Patient, batches_unseen
 from .rule import WORDS, Rule
 
 _FILES = [
@@ -80,11 +81,30 @@ def lint(patient: Patient, silenced: Collection[str] = ()) -> tuple[Finding, ...
     """
     asked = {rule.id for rule in asked_rules(patient, silenced) if rule.asked}
     found = [finding for rule in RULES if rule.id in asked for finding in rule.check(patient)]
+    if batches_unseen(patient.model, patient.sublayers()):
+        found = [_of_unseen_batches(one) for one in found]
     return in_order_of_cost(found)
 
 
+_OF_SIZES = ("attention-saturated", "loss-far-from-chance", "norm-epsilon", "uneven-blocks")
+"""Rules about how large something is in evaluation mode."""
+
+
+def _of_unseen_batches(finding: Finding) -> Finding:
+    if finding.id not in _OF_SIZES or finding.severity is not Severity.WARNING:
+        return finding
+    return replace(
+        finding,
+        severity=Severity.INFO,
+        message=f"{finding.message}. Batch norms of the blocks have seen no batch yet, and leave "
+        "sizes as they are in evaluation mode: in training they may be others",
+    )
+
+
 def in_order_of_cost(findings: Iterable[Finding]) -> tuple[Finding, ...]:
-    """Findings, given in the order of `RULES`, with what ends a training first and notes last."""
+    """Returns the findings, given in the order of `RULES`, with what ends a training first and
+    notes last.
+    """
     return tuple(sorted(findings, key=_cost))
 
 
@@ -119,8 +139,8 @@ def check_silenced(silenced: Collection[str]) -> None:
 
 
 def silenced_in(start: Path) -> tuple[str, ...]:
-    """Ids in `silence` under [tool.normscope.doctor] of the nearest pyproject.toml, from `start`
-    upwards; () without.
+    """Returns the ids in `silence` under [tool.normscope.doctor] of the nearest pyproject.toml,
+    from `start` upwards; () without.
 
     Raises ValueError with file and key where that is no list of rules.
     """

@@ -45,8 +45,8 @@ class _NearestPlacement:
 
 
 def nearest(stack: Stack, shape: StackShape) -> _NearestPlacement | None:
-    """The placement with the fewest edits over all sub-layers, of equals the one that is known
-    longest.
+    """Returns the placement with the fewest edits over all sub-layers, of equals the one that is
+    known longest.
 
     None where formulas are too large, or no placement has as many sub-layers in as many pieces.
     """
@@ -87,7 +87,9 @@ def compared(near: _NearestPlacement) -> str:
 def _differences(
     inside: Sequence[Sublayer], expected: dict[int, Segment]
 ) -> list[tuple[_FormulaEdits, int]]:
-    """Each pair of formulas once, with how often it comes; empty where one cannot be compared."""
+    """Returns each pair of formulas once, with how often it comes; empty where one cannot be
+    compared.
+    """
     pairs: Counter[tuple[str, str, str]] = Counter()
     shown: dict[tuple[str, str, str], _FormulaEdits] = {}
     for sublayer in inside:
@@ -167,7 +169,7 @@ def _factor(factor: Factor) -> str:
 
 
 def _edits(observed: _Tree, expected: _Tree, role: str) -> tuple[str, ...]:
-    """The fewest edits that make the observed tree of the expected one, in words."""
+    """Returns the fewest edits that make the observed tree of the expected one, in words."""
     if observed == expected:
         return ()
     options: list[tuple[str, ...]] = []

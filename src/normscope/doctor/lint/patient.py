@@ -94,7 +94,8 @@ class Patient:
         object.__setattr__(self, "trained", self.loading is not None or are_trained(self.model))
 
     def size_of(self, weight: Tensor) -> float:
-        """Root mean square of the entries of one of the model's parameters, as `size_of` has it.
+        """Returns the root mean square of the entries of one of the model's parameters, as
+        `size_of` has it.
 
         Several rules ask, and each time all entries would be gone through.
         """
@@ -170,6 +171,9 @@ def is_librarys(model: nn.Module, parameters: Sequence[str]) -> bool:
     """
     path = parameters[0].rpartition(".")[0] if parameters else ""
     above, _, name = path.rpartition(".")
+    while name.isdigit():
+        # One of a row, which the class made that has the row.
+        above, _, name = above.rpartition(".")
     owner = model.get_submodule(above)
     source = getattr(sys.modules.get(type(owner).__module__), "__file__", None) or ""
     made = any(
@@ -180,6 +184,22 @@ def is_librarys(model: nn.Module, parameters: Sequence[str]) -> bool:
 
 
 _NOTHING = (lambda: None).__code__
+
+
+def batches_unseen(model: nn.Module, sublayers: Iterable[Sublayer]) -> bool:
+    """Whether norms over the batch stand in sub-layers and were given none in training mode: in
+    evaluation mode they divide by 1.
+    """
+    unseen = tuple(
+        f"{path}."
+        for path, module in model.named_modules()
+        if isinstance(module, nn.modules.batchnorm._BatchNorm)
+        and module.num_batches_tracked is not None
+        and not int(module.num_batches_tracked)
+    )
+    return bool(unseen) and any(
+        name.startswith(unseen) for one in sublayers for name in one.measured.parameters
+    )
 
 
 def gates_at_zero(model: nn.Module, width: int) -> list[str]:
@@ -202,7 +222,7 @@ def _is_trained_zero(parameter: nn.Parameter) -> bool:
 
 
 def named(of: Iterable[Any]) -> list[str]:
-    """The names, or those of what has one, each once."""
+    """Returns the names, or those of what has one, each once."""
     return list(dict.fromkeys(one if isinstance(one, str) else one.name for one in of))
 
 

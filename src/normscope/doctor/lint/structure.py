@@ -15,13 +15,13 @@ from .patient import Patient
 
 
 def in_blocks(stack: Stack) -> list[Sublayer]:
-    """The sub-layers of blocks, without what comes before the first."""
+    """Returns the sub-layers of blocks, without what comes before the first."""
     return [sublayer for sublayer in stack.sublayers if sublayer.block > 0]
 
 
 def factor_of_sum(sublayer: Sublayer) -> float:
-    """The number that the sum of skip and branch is multiplied with before anything else; 1 without
-    one.
+    """Returns the number that the sum of skip and branch is multiplied with before anything else; 1
+    without one.
     """
     segment, factor = sublayer.formula.segment, 1.0
     term = segment.end
@@ -43,7 +43,7 @@ def by_kind(stack: Stack) -> list[list[Sublayer]]:
 
 
 def kinds_of(stack: Stack) -> list[SublayerKind]:
-    """The sub-layers of a block, in order, in the registry's words."""
+    """Returns the sub-layers of a block, in order, in the registry's words."""
     of_first = [sublayer.kind for sublayer in stack.sublayers if sublayer.block == 1]
     return [SPOKEN_OF[kind] for kind in of_first]
 
@@ -55,8 +55,8 @@ def explained(sublayers: Sequence[Sublayer]) -> bool:
 
 
 def wanted(patient: Patient, stack: Stack, name: str | None = None) -> Candidate | None:
-    """The formula of the placement that a stack was found to have, or of another; None where there
-    is none.
+    """Returns the formula of the placement that a stack was found to have, or of another; None
+    where there is none.
     """
     name = stack.placement if name is None else name
     if name not in registered():
@@ -72,7 +72,8 @@ def is_normed(term: Term) -> bool:
 
 
 def ends_in_norm(patient: Patient, stack: Stack) -> str | None:
-    """The title of a placement that explains all of a stack's sub-layers and ends in a norm.
+    """Returns the title of a placement that explains all of a stack's sub-layers and ends in a
+    norm.
 
     "" where no placement explains them; None where every placement that does ends without a norm.
     All are asked: in a shallow stack formulas coincide, and the one that fits best may be one that
@@ -126,8 +127,8 @@ def number_of(stacks: Sequence[Stack], stack: Stack) -> int:
 
 
 def shape_of(stacks: Sequence[Stack], stack: Stack) -> StackShape:
-    """The shape under which a placement is read for a stack: a decoder's memory is the stack before
-    it that has none.
+    """Returns the shape under which a placement is read for a stack: a decoder's memory is the
+    stack before it that has none.
 
     As when stacks are identified: what attends to no other stack is an encoder, and a decoder alone
     stands beside an encoder as deep as itself.

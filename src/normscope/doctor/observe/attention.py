@@ -42,7 +42,7 @@ _FEW = 8
 def with_attention(
     graph: Graph, streams: Sequence[Stream], stacks: Sequence[Stack], inputs: Inputs
 ) -> tuple[Stack, ...]:
-    """The stacks with what was measured of the attention in them."""
+    """Returns the stacks with what was measured of the attention in them."""
     found = []
     with torch.no_grad():
         for stream, stack in zip(streams, stacks, strict=True):
@@ -170,8 +170,8 @@ def _in_sequences(
     weights: Tensor,
     padding_BK: Tensor | None,
 ) -> Tensor:
-    """Weights whose heads stand in one dimension with sequences, with those of a sequence beside
-    each other.
+    """Returns the weights whose heads stand in one dimension with sequences, with those of a
+    sequence beside each other.
     """
     if (
         padding_BK is None

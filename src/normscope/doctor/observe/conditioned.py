@@ -34,7 +34,9 @@ def conditioned_gates(graph: Graph, stacks: Sequence[Stack]) -> dict[str, float]
 
 
 def _made_by(graph: Graph, number: int) -> str:
-    """The parameter of the product that a value is read off; "" where more is done to it."""
+    """Returns the parameter of the product that a value is read off; "" where more is done to
+    it.
+    """
     while not graph.is_weight_product(graph.values[number]):
         before = graph.predecessors[number]
         added = [graph.values[n] for n in graph.values[number].inputs if n not in before]

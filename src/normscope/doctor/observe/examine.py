@@ -24,7 +24,7 @@ from ..identify.stacks import as_stacks, branches_of, streams_in, wired_like
 from ..measured import ModelMeasurements
 from ..partly_used import PartlyUsed
 from ..record import Stack, norm_over, with_measured
-from ..trace.forward import Inputs, call_with, takes_more, tokens_in
+from ..trace.forward import Inputs, call_with, read_tokens_in, takes_more
 from ..trace.graph import Graph
 from ..trace.operations import UNREPEATABLE
 from .around.beside import dropped_logits, large_dropouts, read_places, token_channels
@@ -61,8 +61,8 @@ def examined(
     rewire: bool = False,
     known_finite: bool = False,
 ) -> _Examination:
-    """The stacks as `find_stacks` finds them, and what each of their sub-layers does to its stream
-    and to the loss.
+    """Returns the stacks as `find_stacks` finds them, and what each of their sub-layers does to its
+    stream and to the loss.
 
     loss: maps the model's output to one number, the mean loss per token in nats; `backward` says
     what stands in for it.
@@ -91,7 +91,7 @@ def examined(
         measured,
         widths=widths,
         written=written,
-        tokens=tokens_in(inputs),
+        tokens=read_tokens_in(model, inputs),
         cause_of_nan=lambda: first_nan(streams_in(model, inputs)[0]),
     )
     stacks = tuple(_with_gradients(stack, measured.gradient_norms, places) for stack in stacks)
@@ -108,8 +108,8 @@ def _refuse_meta(model: nn.Module) -> None:
 
 
 def examined_without_gradients(model: nn.Module, inputs: Inputs) -> _Examination:
-    """The stacks and the measurements of one forward pass, without a loss. Raises ValueError as
-    `find_stacks` does.
+    """Returns the stacks and the measurements of one forward pass, without a loss. Raises
+    ValueError as `find_stacks` does.
     """
     _refuse_meta(model)
     _, _, stacks, measured = _watched(model, inputs)
@@ -128,8 +128,8 @@ def examined_for_drawing(model: nn.Module, inputs: Inputs) -> tuple[Stack, ...]:
 def _watched(
     model: nn.Module, inputs: Inputs, *, known_finite: bool = False
 ) -> tuple[Graph, Sequence[Stream], tuple[Stack, ...], ModelMeasurements]:
-    """One forward pass with all of its values and the streams in it, and what both show without
-    gradients.
+    """Returns one forward pass with all of its values and the streams in it, and what both show
+    without gradients.
     """
     graph, streams = streams_in(model, inputs, known_finite=known_finite)
     tables, output_matrices = tables_and_outputs(graph)
@@ -208,8 +208,8 @@ def _shifted_losses(
     measured: ModelMeasurements,
     output: Any,
 ) -> dict[int, float]:
-    """The losses with gains off by 1, as `shifted_loss_nats` has them; none without gains, or where
-    a loss on random targets would have to stand in.
+    """Returns the losses with gains off by 1, as `shifted_loss_nats` has them; none without gains,
+    or where a loss on random targets would have to stand in.
     """
     named = dict(model.named_parameters(remove_duplicate=False))
     gains = {id(weight): name for name, weight in named.items() if name in measured.gain_names}
@@ -229,8 +229,8 @@ def rewired_loss_nats(
     stacks: Sequence[Stack],
     loss: Callable[[Any], Tensor] | None,
 ) -> float | None:
-    """The loss on the same batch with x + F(norm(x)) in the place of norm(x + F(x)), or the other
-    way round.
+    """Returns the loss on the same batch with x + F(norm(x)) in the place of norm(x + F(x)), or the
+    other way round.
 
     Of several stacks all that are wired as the first are rewired. A norm at the end stays. None
     where the first is like neither, where a loss on random targets would have to stand in, and
@@ -253,8 +253,8 @@ def rewired_loss_nats(
 def _rewired(
     graph: Graph, stream: Stream, stack: Stack, others: dict[int, Tensor], *, pre: bool
 ) -> dict[int, Tensor]:
-    """The value that the rest of the model reads, by its number. pre: whether the stack is wired as
-    Pre-LN now.
+    """Returns the value that the rest of the model reads, by its number. pre: whether the stack is
+    wired as Pre-LN now.
 
     others: the same of earlier stacks, whose values cross-attention reads. Raises ValueError where
     a sub-layer has no norm of its own.
@@ -284,8 +284,8 @@ def _rewired(
 
 
 def _output(graph: Graph, ends: dict[int, Tensor]) -> Any:
-    """The model's output with other values at the ends of its stacks. Raises ValueError for what is
-    not understood.
+    """Returns the model's output with other values at the ends of its stacks. Raises ValueError for
+    what is not understood.
     """
     leaves, form = tree_flatten(graph.trace.output)
     results = iter(graph.trace.results)

@@ -172,8 +172,8 @@ def _attempt(what: str, run: Callable[[], Any]) -> Any:
 
 
 def loss_of(output: Any, loss: Callable[[Any], Tensor] | None) -> tuple[Tensor, bool]:
-    """An output's loss as one number, and whether its targets are random, as `backward` says.
-    Raises ValueError.
+    """Returns an output's loss as one number, and whether its targets are random, as `backward`
+    says. Raises ValueError.
     """
     if loss is not None:
         value = _attempt("the loss", lambda: loss(output))
@@ -218,7 +218,7 @@ def _logits(
 
 @torch.no_grad()
 def _deviation(scores: Tensor) -> float:
-    """The root of the mean over tokens of the variance of a token's scores."""
+    """Returns the root of the mean over tokens of the variance of a token's scores."""
     variances = []
     # A few tokens at a time, and in two sweeps while they are in the cache: torch's own variance
     # takes six times as long.
@@ -338,8 +338,8 @@ def with_opening(
 
 
 def _shut(sublayers: Collection[Sequence[str]], norms: Mapping[str, float]) -> list[list[str]]:
-    """The trained parameters of each sub-layer none of which gets a gradient, where anything gets
-    one.
+    """Returns the trained parameters of each sub-layer none of which gets a gradient, where
+    anything gets one.
     """
     if not any(norms.values()):
         return []
@@ -373,8 +373,8 @@ def _opened(
 def _gradients_heard(
     output: Any, loss: Callable[[Any], Tensor] | None, weights: Mapping[str, nn.Parameter]
 ) -> tuple[dict[str, Tensor], tuple[bool, ...]]:
-    """Gradients other than 0 by name, and of every tensor of the output whether the loss depends on
-    it.
+    """Returns gradients other than 0 by name, and of every tensor of the output whether the loss
+    depends on it.
     """
     value, _ = loss_of(output, loss)
     tensors = list(tensors_in(output, inside_objects=False))

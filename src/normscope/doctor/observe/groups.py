@@ -15,8 +15,8 @@ _MOST = 16
 
 
 def groups_of(graph: Graph, place: RecordedAttention) -> dict[str, Any]:
-    """The fields on groups; none where as many heads are made as there are, or where keys and
-    values are made in a way not understood.
+    """Returns the fields on groups; none where as many heads are made as there are, or where keys
+    and values are made in a way not understood.
     """
     if place.values is None:
         return {}

@@ -118,8 +118,8 @@ def _arguments(value: TracedValue) -> dict[str, Any]:
 def scores_of(
     graph: Graph, place: RecordedAttention, after: Multiplied
 ) -> tuple[Tensor, Tensor, Tensor] | None:
-    """Indices of the queries, products of queries and keys with their scale, and logits with biases
-    and masks.
+    """Returns indices of the queries, products of queries and keys with their scale, and logits
+    with biases and masks.
     """
     value = graph.values[place.softmax]
     if FUSED not in value.op:

@@ -52,8 +52,8 @@ def over_features(use: NormUse) -> bool:
 
 
 def _use(graph: Graph, term: Term, readers: Counter[int], end: int) -> NormUse:
-    """The norm of a term, which ends at a value: the term's own, or that with a gain that the
-    formula leaves out.
+    """Returns the norm of a term, which ends at a value: the term's own, or that with a gain that
+    the formula leaves out.
     """
     number = term.at
     while number not in graph.norms:
@@ -99,8 +99,8 @@ def _is_unit(graph: Graph, norm: NormFunction, end: int) -> bool:
 
 
 def _features(graph: Graph, number: int) -> int | None:
-    """The dimension of a value that every matrix contracts which reads it; None where they differ,
-    or there is none.
+    """Returns the dimension of a value that every matrix contracts which reads it; None where they
+    differ, or there is none.
     """
     found = {dimension for operand in _operands(graph, number) for dimension in operand}
     return next(iter(found)) if len(found) == 1 else None
@@ -206,7 +206,7 @@ def _gain(graph: Graph, number: int) -> NormGain | None:
 
 
 def _within(graph: Graph, number: int) -> list[int]:
-    """Vectors that the norm's own arithmetic multiplies with, as in w · x / ‖x‖."""
+    """Returns the vectors that the norm's own arithmetic multiplies with, as in w · x / ‖x‖."""
     value = graph.values[number]
     if value.op == "native_layer_norm":
         weight = value.args[2]
@@ -216,7 +216,7 @@ def _within(graph: Graph, number: int) -> list[int]:
 
 
 def _after(graph: Graph, number: int) -> list[int]:
-    """The vector that alone reads the norm's value."""
+    """Returns the vector that alone reads the norm's value."""
     while len(consumers := set(graph.consumers[number])) == 1:
         (number,) = consumers
         step = graph.step(number)

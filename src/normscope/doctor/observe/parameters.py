@@ -18,7 +18,9 @@ from ..trace.operations import Origin, Ref, Trace, TracedValue, memory_of
 
 
 def size_of(tensor: Tensor) -> float:
-    """Root mean square of its entries, in float64; NaN of none, and on the meta device."""
+    """Returns the root mean square of its entries, in float64; NaN of none, and on the meta
+    device.
+    """
     if tensor.is_meta or not tensor.numel() or tensor.is_sparse:
         return math.nan
     return euclidean_norm(tensor) / math.sqrt(tensor.numel())
@@ -33,8 +35,8 @@ FLAT = 0.01
 
 
 def flat_gates(trace: Trace) -> dict[str, float]:
-    """The parameters whose σ or tanh is flat for half of the entries or more, with that share, in
-    the order of reading.
+    """Returns the parameters whose σ or tanh is flat for half of the entries or more, with that
+    share, in the order of reading.
 
     What depends on the model's input is no gate of this kind: there the slope is another for every
     token.
@@ -92,7 +94,9 @@ _SLOPES: dict[str, Callable[[Tensor], Tensor]] = {
 
 
 def tables_and_outputs(graph: Graph) -> tuple[tuple[Table, ...], tuple[OutputMatrix, ...]]:
-    """The tables that a recorded pass looks up, and the matrices that make the model's outputs."""
+    """Returns the tables that a recorded pass looks up, and the matrices that make the model's
+    outputs.
+    """
     ends = _Ends(graph)
     return ends.tables(), ends.output_matrices()
 
@@ -214,7 +218,7 @@ class _Ends:
         return factor, number
 
     def _joined(self, number: int) -> int:
-        """The last of the sums in a row that a value goes into alone; -1 where it goes into
+        """Returns the last of the sums in a row that a value goes into alone; -1 where it goes into
         none.
         """
         last = -1
@@ -227,8 +231,8 @@ class _Ends:
         return last
 
     def output_matrices(self) -> tuple[OutputMatrix, ...]:
-        """The matrices that make the model's outputs, in the outputs' order, where a parameter is
-        one.
+        """Returns the matrices that make the model's outputs, in the outputs' order, where a
+        parameter is one.
         """
         return tuple(
             found for result in self._graph.trace.results if (found := self._output_matrix(result))

@@ -57,7 +57,7 @@ def _ways_back(graph: Graph, found: RecordedPlace, before: set[int]) -> Iterator
 
 
 def precision(graph: Graph, branch: Branch) -> torch.dtype | None:
-    """The narrowest dtype that a branch asks for its matrix products; None without any."""
+    """Returns the narrowest dtype that a branch asks for its matrix products; None without any."""
     values = [graph.values[n] for n in branch.computed]
     made = [v.asked_dtype or v.tensor.dtype for v in values if v.op in PRODUCTS or FUSED in v.op]
     return min(

@@ -30,7 +30,7 @@ PROBED = 3
 
 
 def probed(stack: Stack) -> set[int]:
-    """The blocks whose attention is computed again."""
+    """Returns the blocks whose attention is computed again."""
     return {*range(1, PROBED + 1), stack.blocks}
 
 
@@ -40,8 +40,8 @@ def places_of(
     values: int | None,
     logits_of: Callable[[dict[int, Tensor]], Tensor],
 ) -> dict[str, Any]:
-    """The fields on what attention knows of places; none where queries and keys are made in a way
-    not understood.
+    """Returns the fields on what attention knows of places; none where queries and keys are made in
+    a way not understood.
 
     operands: numbers of the queries and keys. logits_of: gives (..., Q, K) with other values for
     some numbers.
@@ -56,6 +56,10 @@ def places_of(
     # A rotation keeps lengths. Zeros that fill up shorter sequences do not, and are no sign of
     # places.
     if _differs(graph.trace.again(alike, operands[0]).norm(dim=-1, keepdim=True)):
+        return {}
+    # A sum over all keys beside the softmax, as a sink behind attention has it, tells of how many
+    # there are, and the weights that are taken here do not hold it.
+    if any("logsumexp" in value.op for value in graph.values):
         return {}
     whole_HQK = logits_of(alike).float().flatten(0, -3)
     # Of more keys than queries the first may be of another source, such as global tokens.
@@ -91,8 +95,8 @@ def _is_given_more(graph: Graph) -> bool:
 
 
 def made_by(graph: Graph, number: int) -> int | None:
-    """The product with weights that a value is made by, with its shift, behind a norm too; None of
-    anything else.
+    """Returns the product with weights that a value is made by, with its shift, behind a norm too;
+    None of anything else.
     """
     shifted: int | None = None
     while not graph.is_weight_product(value := graph.values[number]):

@@ -37,7 +37,9 @@ _NOTHING = 1e-30
 def with_reach(
     graph: Graph, streams: Sequence[Stream], stacks: Sequence[Stack]
 ) -> tuple[Stack, ...]:
-    """The stacks with what each of their branches is made from, where the stream is (A, C, D)."""
+    """Returns the stacks with what each of their branches is made from, where the stream is (A, C,
+    D).
+    """
     found = []
     for stream, stack in zip(streams, stacks, strict=True):
         both = zip(stack.sublayers, branches_of(stack, stream), strict=True)
@@ -165,7 +167,7 @@ def _is_turned(graph: Graph, shape: torch.Size) -> bool:
 
 
 def _given(graph: Graph, shape: torch.Size) -> torch.Size:
-    """The first two dimensions of what the model is given."""
+    """Returns the first two dimensions of what the model is given."""
     given = (
         v.shape[:2]
         for v in graph.values
@@ -175,7 +177,7 @@ def _given(graph: Graph, shape: torch.Size) -> torch.Size:
 
 
 def positions_of(graph: Graph, stack: Stack) -> dict[str, Any]:
-    """The fields on what is added for every input alike: along which dimension of a stack's
+    """Returns the fields on what is added for every input alike: along which dimension of a stack's
     (A, C, D) it differs, how many places share what is added there with an earlier one, and how
     many of the pairs of a sinusoid turn by more than a radian.
 

@@ -88,7 +88,7 @@ def recipe_of(
 
 
 def _taken(term: Term, stream: Stream) -> tuple[int, ...]:
-    """The numbers under which a norm or a branch takes its arguments."""
+    """Returns the numbers under which a norm or a branch takes its arguments."""
     if term.norm is not None:
         return (term.norm.source,)
     return stream.branches[term.branch].reads if term.kind == "branch" else ()
@@ -105,7 +105,9 @@ def _parts(x: torch.Tensor) -> tuple[tuple[Products, bool], ...]:
 
 
 def _products(x_BTD: torch.Tensor, width: int) -> Products:
-    """The product of two tokens from their cosines, which tokens of unlike length do not bias."""
+    """Returns the product of two tokens from their cosines, which tokens of unlike length do not
+    bias.
+    """
     batch, tokens = x_BTD.shape[:2]
     one = float(x_BTD.square().sum()) / (batch * tokens * width)
     if tokens < 2:
@@ -218,8 +220,8 @@ def _scale_from(graph: Graph, number: int, until: int) -> float:
 def _inside(
     graph: Graph, branch: Branch, places: Mapping[str, tuple[str, ...]]
 ) -> dict[str, NormFunction] | None:
-    """The norms within F by the places of a formula; None where there are others than theory
-    knows.
+    """Returns the norms within F by the places of a formula; None where there are others than
+    theory knows.
     """
     names = [place.name for place in branch.inside]
     if any(names.count(name) != len(places.get(name, ())) for name in names):
@@ -263,7 +265,7 @@ def _feed_forward(graph: Graph, branch: Branch, products: list[int]) -> BranchWe
 
 
 def _with_bias(graph: Graph, number: int) -> int:
-    """A product, or the same after what is added to it alone."""
+    """Returns a product, or the same after what is added to it alone."""
     while read_once(graph, number):
         following = graph.consumers[number][0]
         step = graph.step(following)

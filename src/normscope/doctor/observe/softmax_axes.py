@@ -9,8 +9,8 @@ from .norms import places_along
 
 
 def wrong_axis(graph: Graph, place: RecordedAttention) -> str:
-    """The dimension of the softmax and that of the keys, where these are two; "" where they are
-    one, or not known.
+    """Returns the dimension of the softmax and that of the keys, where these are two; "" where they
+    are one, or not known.
     """
     weighed = weighed_values(graph, place.softmax)
     value = graph.values[place.softmax]

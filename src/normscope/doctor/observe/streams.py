@@ -115,7 +115,7 @@ def _matrices(graph: Graph, branch: Branch) -> tuple[str, ...]:
 def measured_stacks(
     graph: Graph, streams: Sequence[Stream], stacks: Sequence[Stack]
 ) -> tuple[Stack, ...]:
-    """The stacks with what was measured in them, gradients apart.
+    """Returns the stacks with what was measured in them, gradients apart.
 
     Of branches that are added at once (parallel ones) the sum is that of all, and the stream what
     all are added to. Where a branch goes into several sums, as in ResiDual, it is looked at in the
@@ -193,8 +193,8 @@ def _apart(x: Tensor, stream: Stream) -> Tensor:
 
 
 def mean_cosine(x: Tensor) -> float | None:
-    """Mean cosine of the vectors at different tokens of one sequence, of (B, ..., D), or of (T, D):
-    one sequence.
+    """Returns the mean cosine of the vectors at different tokens of one sequence, of (B, ..., D),
+    or of (T, D): one sequence.
 
     Over all pairs of a sequence it is (‖Σu‖² - Σ‖u‖²) / (T(T-1)), u the vectors at length 1. None
     for one token.

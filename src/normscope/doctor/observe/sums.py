@@ -89,8 +89,8 @@ class _Sums:
         return RecordedPlace(sum=top, addend=own, addends=addends, skips=skips, stream=stream)
 
     def _tops(self, output: int) -> list[int]:
-        """The sums that a branch goes into first, each extended by the sums that it alone goes
-        into.
+        """Returns the sums that a branch goes into first, each extended by the sums that it alone
+        goes into.
         """
         found, seen, todo = [], {output}, [output]
         while todo:
@@ -108,8 +108,8 @@ class _Sums:
         return list(dict.fromkeys(found))
 
     def _whole(self, number: int) -> int:
-        """The last of the sums that a sum goes into one after another, each of which nothing else
-        reads.
+        """Returns the last of the sums that a sum goes into one after another, each of which
+        nothing else reads.
         """
         whole = number
         while read_once(self._graph, number):
@@ -121,7 +121,7 @@ class _Sums:
         return whole
 
     def _addends(self, top: int) -> tuple[int, ...]:
-        """The numbers of what the sum `top` adds up, in order.
+        """Returns the numbers of what the sum `top` adds up, in order.
 
         A sum within it that nothing else reads is opened up, and a scale is looked through unless
         it is the gain of a
@@ -227,7 +227,7 @@ def read_once(graph: Graph, number: int) -> bool:
 
 
 def with_gain(graph: Graph, number: int) -> int:
-    """A norm's value, or that of the last gain on it."""
+    """Returns a norm's value, or that of the last gain on it."""
     last, todo = number, [number]
     while todo:
         for consumer in graph.consumers[todo.pop()]:

@@ -73,8 +73,8 @@ def is_of_another_softmax(gradient_BTV: Tensor) -> bool:
 
 
 def right_share(scores_NV: Tensor, gradient_NV: Tensor) -> float:
-    """The share of a target that is its right class's, of a cross-entropy with targets that give
-    all other classes the same; NaN of any other.
+    """Returns the share of a target that is its right class's, of a cross-entropy with targets that
+    give all other classes the same; NaN of any other.
 
     A gradient is w (S p - q), with S the sum of q: over the classes that are not right it is a line
     in p, of slope w S and intercept -w e, where e is what each of these classes gets.
@@ -98,7 +98,7 @@ def right_share(scores_NV: Tensor, gradient_NV: Tensor) -> float:
 
 
 def _weight(scores_NV: Tensor, gradient_NV: Tensor, least_N: Tensor, wanted_N: Tensor) -> float:
-    """The weights of all tokens together; NaN of a loss that is no plain cross-entropy."""
+    """Returns the weights of all tokens together; NaN of a loss that is no plain cross-entropy."""
     counted_N = least_N < 0
     right_N = scores_NV.gather(1, wanted_N[:, None])[:, 0].float()
     right_N = (right_N - scores_NV.float().logsumexp(-1)).exp()
@@ -137,7 +137,7 @@ def _run(is_padding_T: Tensor) -> int:
 
 
 def _padding_indices(model: nn.Module, classes: int) -> set[int]:
-    """Indices that stand for padding in a vocabulary of so many classes."""
+    """Returns the indices that stand for padding in a vocabulary of so many classes."""
     found = {
         one.padding_idx
         for one in model.modules()

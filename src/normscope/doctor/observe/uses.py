@@ -47,7 +47,7 @@ _PARTS: tuple[MatrixPart, ...] = ("query", "key", "value", "output", "ffn_in", "
 def with_uses(
     graph: Graph, streams: Sequence[Stream], stacks: Sequence[Stack]
 ) -> tuple[Stack, ...]:
-    """The stacks with what the plain matrices of their sub-layers are for."""
+    """Returns the stacks with what the plain matrices of their sub-layers are for."""
     found = []
     for stream, stack in zip(streams, stacks, strict=True):
         uses = [_Uses(graph, branch).found() for branch in branches_of(stack, stream)]
@@ -117,8 +117,8 @@ class _Uses:
                     yield "ffn_in", n, [n]
 
     def _direct(self, value: int, until: Iterable[str]) -> list[int]:
-        """The products with plain matrices that make a value's features, with no other such product
-        after them, and none of the operations `until`; convolutions may come between.
+        """Returns the products with plain matrices that make a value's features, with no other such
+        product after them, and none of the operations `until`; convolutions may come between.
 
         A product of what is a product already, as the second factor of LoRA's, is left out where it
         is added to others.
@@ -145,7 +145,7 @@ class _Uses:
         return data is not None and self.graph.under(data, "same", "scale") in self.products
 
     def _read_by(self, product: int) -> int | None:
-        """The data that a product multiplies with weights."""
+        """Returns the data that a product multiplies with weights."""
         factors = self.graph.factors(self.graph.values[product])
         return next((n for n in factors if self.graph.values[n].is_data), None)
 
@@ -159,13 +159,15 @@ class _Uses:
         return list(dict.fromkeys(found))
 
     def _leaf(self, product: int) -> TracedValue | None:
-        """The weight of a product; None where it is made of several values, or of no parameter."""
+        """Returns the weight of a product; None where it is made of several values, or of no
+        parameter.
+        """
         way = self._weight(product)
         return way[-1] if way and way[-1].op == "leaf" else None
 
     def _weight(self, product: int) -> list[TracedValue]:
-        """The weight as data is multiplied with it, and what that was taken from, step by step;
-        none for a convolution, or where it comes before data.
+        """Returns the weight as data is multiplied with it, and what that was taken from, step by
+        step; none for a convolution, or where it comes before data.
         """
         value = self.graph.values[product]
         factors = self.graph.factors(value)

@@ -120,7 +120,7 @@ def speaks_against(advice: Advice | None) -> bool:
 
 
 def advice_rows(advice: Advice) -> list[_AdviceRow]:
-    """The usual rate with its range, the user's own, and the warm-up."""
+    """Returns the usual rate with its range, the user's own, and the warm-up."""
     rows = [_AdviceRow(part="usual", value=_usual(advice), meaning=_why_usual(advice))]
     if advice.recipe_rate is not None and not advice.carried:
         rows.append(
@@ -153,7 +153,7 @@ def _warmup(advice: Advice) -> _AdviceRow:
 
 
 def _usual(advice: Advice) -> str:
-    """The best rate; of three batches, where none is told, each its own."""
+    """Returns the best rate; of three batches, where none is told, each its own."""
     if advice.best_rate is None:
         return "unknown"
     if not advice.rates_by_batch:
@@ -163,7 +163,9 @@ def _usual(advice: Advice) -> str:
 
 
 def _why_usual(advice: Advice) -> str:
-    """The range and what stands behind it, the naive rate among it, or why there is none."""
+    """Returns the range and what stands behind it, the naive rate among it, or why there is
+    none.
+    """
     if (span := advice.best_interval) is None:
         return advice.unknown
     if advice.carried:

@@ -50,8 +50,8 @@ def card(diagnosis: Record, badge_name: str) -> str:
 
 
 def badge(diagnosis: Record) -> str:
-    """A picture of one line, an SVG: on the left what the model is, on the right whether something
-    was found.
+    """Returns a picture of one line, an SVG: on the left what the model is, on the right whether
+    something was found.
     """
     left, right = halves = _halves(diagnosis)
     one, other = (round(len(text) * _PIXELS_A_SIGN) + 2 * _EDGE_PIXELS for text in halves)
@@ -96,8 +96,8 @@ _LEVELS = {"info": "notice", "warning": "warning", "error": "error"}
 
 
 def annotations(findings: Iterable[Finding], target: str, form: str) -> list[str]:
-    """A line for each finding, at the user's line that built what it names, or called it; where
-    neither is known at the function that `target` names, and at no place for others.
+    """Returns a line for each finding, at the user's line that built what it names, or called it;
+    where neither is known at the function that `target` names, and at no place for others.
 
     form: "github" for the commands of a workflow's log, "gcc" for `file:line: severity: message
     [rule]`, which editors and problem matchers read.
@@ -137,8 +137,8 @@ def _gcc(finding: Finding, target: str, place: CodePlace | None) -> str:
 
 
 def _place_of(target: str) -> CodePlace | None:
-    """File and line of the function; line 1 where the file defines it in another way, such as by an
-    import.
+    """Returns the file and line of the function; line 1 where the file defines it in another way,
+    such as by an import.
     """
     place, _, function = target.rpartition(":")
     file = place if place.endswith(".py") else _file_of(place)
@@ -154,6 +154,6 @@ def _place_of(target: str) -> CodePlace | None:
 
 
 def _file_of(module: str) -> str:
-    """The file of a module that was imported, as seen from here; "" for any other text."""
+    """Returns the file of a module that was imported, as seen from here; "" for any other text."""
     file = getattr(sys.modules.get(module), "__file__", None) or ""
     return seen_from_here(file) if file.endswith(".py") else ""

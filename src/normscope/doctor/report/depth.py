@@ -25,9 +25,9 @@ class _DepthRow:
 
 
 def places(stack: Stack) -> dict[str, list[int]]:
-    """The columns of the table with the numbers of their sub-layers, from 0, without what stands
-    before the first
-    block: the blocks, or the sub-layers where the stack has only one block."""
+    """Returns the columns of the table with the numbers of their sub-layers, from 0, without what
+    stands before the first block: the blocks, or the sub-layers where the stack has only one block.
+    """
     blocks = _blocks(stack)
     if len(blocks) == 1:
         (members,) = blocks.values()
@@ -36,7 +36,7 @@ def places(stack: Stack) -> dict[str, list[int]]:
 
 
 def _blocks(stack: Stack) -> dict[int, list[int]]:
-    """Numbers of the sub-layers of each block, from the first one on."""
+    """Returns the numbers of the sub-layers of each block, from the first one on."""
     blocks: dict[int, list[int]] = {}
     for i, sublayer in enumerate(stack.sublayers):
         if sublayer.block > 0:
@@ -83,15 +83,16 @@ def _row(
 
 
 def values_of(stack: Stack, of: str) -> tuple[list[float | None], Sequence[float | None] | None]:
-    """A quantity, by the name of its field, as it was measured in each sub-layer, and as theory
-    predicts it; None where that says nothing of it."""
+    """Returns a quantity, by the name of its field, as it was measured in each sub-layer, and as
+    theory predicts it; None where that says nothing of it.
+    """
     return [getattr(sublayer.measured, of) for sublayer in stack.sublayers], getattr(
         stack.predicted, of, None
     )
 
 
 def together(norms: Sequence[float | None]) -> float | None:
-    """The norm of several gradients as one vector; None where a norm is not known."""
+    """Returns the norm of several gradients as one vector; None where a norm is not known."""
     known = [norm for norm in norms if norm is not None]
     return math.hypot(*known) if len(known) == len(norms) else None
 
@@ -182,8 +183,8 @@ def depth_panels(stack: Stack) -> dict[str, Panel]:
 
 
 def curves(stack: Stack) -> dict[str, list[int]]:
-    """The sub-layers that make one curve, by its label: those of a kind, with at most one in a
-    block.
+    """Returns the sub-layers that make one curve, by its label: those of a kind, with at most one
+    in a block.
 
     Where a block has several of a kind, as experts beside a shared one, the first of each block are
     a curve, the second another. Otherwise a curve would run up and down between sub-layers that

@@ -66,8 +66,8 @@ def _pieces(found: Record) -> Iterator[str]:
 
 
 def _sublayers(stack: Stack) -> str:
-    """A row for all sub-layers that were found to be the same, with what was measured in the first
-    and the last.
+    """Returns a row for all sub-layers that were found to be the same, with what was measured in
+    the first and the last.
     """
     rows = []
     for group in words.same_sublayers(stack):

@@ -119,8 +119,8 @@ def render_doctor(
 
 
 def _stack(number: int, stacks: Sequence[Stack]) -> dict[str, Any]:
-    """One stack, ready to be set; `every` has a row for each sub-layer, `rows` for those that are
-    the same thing.
+    """Returns one stack, ready to be set; `every` has a row for each sub-layer, `rows` for those
+    that are the same thing.
     """
     stack = stacks[number]
     predicted = stack.predicted
@@ -155,7 +155,9 @@ def _figure(number: int, name: str) -> str:
 
 
 def _ends(stack: Stack, stacks: Sequence[Stack]) -> list[str]:
-    """Sentences on where the stream comes from, where it goes, and which other stream it reads."""
+    """Returns sentences on where the stream comes from, where it goes, and which other stream it
+    reads.
+    """
     begins, ends = words.figures(stack.source_square), words.figures(stack.end_square)
     told = [f"E‖x‖² / d is {begins} where the stream begins and {ends} in its result."]
     if stack.continues is not None and stack.cut_by is not None:
@@ -173,8 +175,8 @@ def _ends(stack: Stack, stacks: Sequence[Stack]) -> list[str]:
 
 
 def _row(stack: Stack, group: Sequence[int]) -> dict[str, Any]:
-    """A line of a table; `measured` has what was measured and, of one sub-layer, what theory says,
-    or "".
+    """Returns a line of a table; `measured` has what was measured and, of one sub-layer, what
+    theory says, or "".
     """
     members = [stack.sublayers[i] for i in group]
     first = members[0]
@@ -209,8 +211,8 @@ def _cell(stack: Stack, of: str, group: Sequence[int]) -> tuple[str, str]:
 
 
 def pattern(names: Sequence[str]) -> str:
-    """One path for several: parts that differ become a star, "layer.*.attention"; else the first
-    and the last.
+    """Returns one path for several: parts that differ become a star, "layer.*.attention"; else the
+    first and the last.
     """
     parts = [name.split(".") for name in names]
     if len({len(path) for path in parts}) > 1:

@@ -32,8 +32,8 @@ _Say = Callable[[str], Text]
 def depth_table(
     stack: Stack, room: int, say: _Say, console: Console, options: ConsoleOptions
 ) -> Table:
-    """The table over depth. Where room is short, sparklines are narrower or left out, then the
-    middle block.
+    """Returns the table over depth. Where room is short, sparklines are narrower or left out, then
+    the middle block.
 
     room: columns for the whole table.
     """
@@ -79,8 +79,8 @@ def _numbers(stack: Stack, shown: Sequence[int], bars: int, say: _Say, ascii_onl
 
 
 def sparkline(measured: Sequence[float | None], bars: str, count: int, logarithmic: bool) -> str:
-    """A curve in `count` letters, which show the first and the last place. Ratios and cosines go
-    from 0 to 1.
+    """Returns a curve in `count` letters, which show the first and the last place. Ratios and
+    cosines go from 0 to 1.
     """
     last = len(measured) - 1
     kept = [round(i * last / max(1, count - 1)) for i in range(count)]

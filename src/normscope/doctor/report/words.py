@@ -25,7 +25,7 @@ _MOST_LEADING = 2
 
 
 def first_step(diagnosis: Record) -> str:
-    """The one thing to do, in the imperative, or "nothing to do"."""
+    """Returns the one thing to do, in the imperative, or "nothing to do"."""
     leading = leading_findings(diagnosis)
     if leading:
         first = leading[0]
@@ -71,7 +71,9 @@ def code_words(finding: Finding) -> str:
 
 
 def placed(finding: Finding) -> str:
-    """Path in the model and place in the code in one line; "" where neither is known."""
+    """Returns the path in the model and place in the code in one line; "" where neither is
+    known.
+    """
     return ", ".join(filter(None, [finding.where, code_words(finding)]))
 
 
@@ -86,7 +88,7 @@ def _norms_every_sum(stack: Stack) -> bool:
 
 
 def headline(diagnosis: Record, *, diverged: bool = False) -> tuple[str, str]:
-    """The verdict, and what to know of the learning rate, "" without advice.
+    """Returns the verdict, and what to know of the learning rate, "" without advice.
 
     No model is called healthy whose wanted rate is advised against, or whose training `diverged`.
     """
@@ -100,7 +102,7 @@ def headline(diagnosis: Record, *, diverged: bool = False) -> tuple[str, str]:
 
 
 def headline_severity(diagnosis: Record) -> Severity | None:
-    """The worst of what the headline says; None where all of it is well."""
+    """Returns the worst of what the headline says; None where all of it is well."""
     if diagnosis.verdict is Health.ERRORS:
         return Severity.ERROR
     warned = diagnosis.verdict is Health.WARNINGS or speaks_against(diagnosis.advice)
@@ -108,14 +110,14 @@ def headline_severity(diagnosis: Record) -> Severity | None:
 
 
 def leading_findings(diagnosis: Record) -> tuple[Finding, ...]:
-    """The one or two that matter most: the first errors and warnings."""
+    """Returns the one or two that matter most: the first errors and warnings."""
     return tuple(one for one in diagnosis.findings if one.severity is not Severity.INFO)[
         :_MOST_LEADING
     ]
 
 
 def further_findings(diagnosis: Record) -> tuple[Finding, ...]:
-    """All the others, the worst first."""
+    """Returns all the others, the worst first."""
     leading = len(leading_findings(diagnosis))
     return diagnosis.findings[leading:]
 
@@ -161,13 +163,15 @@ def rules_words(diagnosis: Record) -> str:
 
 
 def figures(value: float | None, digits: int = 3) -> str:
-    """A measured number to three significant figures, which is what one batch is good for."""
+    """Returns a measured number to three significant figures, which is what one batch is good
+    for.
+    """
     return significant(value, digits)
 
 
 def verdict_words(diagnosis: Record) -> str:
-    """The verdict with how much was found: "1 error, 2 warnings", "healthy; 31 of 38 rules asked",
-    "healthy, 1 note".
+    """Returns the verdict with how much was found: "1 error, 2 warnings", "healthy; 31 of 38 rules
+    asked", "healthy, 1 note".
 
     A model without errors and warnings is not called healthy beside a wanted rate that is advised
     against.
@@ -201,8 +205,8 @@ def tally(findings: Sequence[Finding]) -> str:
 
 
 def summary(diagnosis: Record) -> str:
-    """All stacks in one line; those that differ in nothing but their number of blocks share a
-    description.
+    """Returns all stacks in one line; those that differ in nothing but their number of blocks share
+    a description.
     """
     stacks = diagnosis.stacks
     if not stacks:
@@ -222,7 +226,7 @@ def summary(diagnosis: Record) -> str:
 
 
 def stack_title(stack: Stack) -> str:
-    """The stack's path, or what stands for the root."""
+    """Returns the stack's path, or what stands for the root."""
     return stack.name or "whole model"
 
 
@@ -274,8 +278,8 @@ def _what_it_is(stack: Stack) -> tuple[str, tuple[str, ...]]:
 
 
 def block_span(blocks: Iterable[int]) -> str:
-    """Blocks in order, runs of them with a dash: "1–3, 5"; block 0 is what stands before the
-    first.
+    """Returns the blocks in order, runs of them with a dash: "1–3, 5"; block 0 is what stands
+    before the first.
     """
     several = sorted(set(blocks))
     parts = ["before 1"] if 0 in several else []
@@ -289,8 +293,8 @@ def block_span(blocks: Iterable[int]) -> str:
 
 
 def same_sublayers(stack: Stack) -> list[list[int]]:
-    """Numbers of the sub-layers that were found to be the same thing in several blocks, in order of
-    appearance.
+    """Returns the numbers of the sub-layers that were found to be the same thing in several blocks,
+    in order of appearance.
     """
     groups: dict[tuple[object, ...], list[int]] = {}
     for i, sublayer in enumerate(stack.sublayers):
@@ -309,8 +313,8 @@ def same_sublayers(stack: Stack) -> list[list[int]]:
 
 
 def placement_words(sublayer: Sublayer) -> str:
-    """The placement of a sub-layer, up to what multiplies its branch, and whether something else
-    may be meant.
+    """Returns the placement of a sub-layer, up to what multiplies its branch, and whether something
+    else may be meant.
     """
     if sublayer.scaled_placement:
         return f"{sublayer.scaled_placement} × {figures(sublayer.branch_scale)}"
@@ -332,7 +336,7 @@ def facts(diagnosis: Record) -> str:
 
 
 def loss_words(measured: ModelMeasurements) -> str:
-    """The loss that gradients were taken of, beside that of uniform guessing."""
+    """Returns the loss that gradients were taken of, beside that of uniform guessing."""
     if measured.loss_nats is None:
         return "no loss, so no gradients"
     guessing = (
@@ -349,8 +353,8 @@ def loss_words(measured: ModelMeasurements) -> str:
 
 
 def span_of(values: Sequence[float | None]) -> str:
-    """The range of what was measured: "0.12 to 0.31", one figure where all look the same, "–" for
-    nothing.
+    """Returns the range of what was measured: "0.12 to 0.31", one figure where all look the same,
+    "–" for nothing.
     """
     known = [value for value in values if value is not None]
     if not known:

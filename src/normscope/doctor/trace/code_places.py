@@ -143,7 +143,7 @@ def _place(
     not_within: nn.Module | None = None,
     up_to: nn.Module | None = None,
 ) -> CodePlace | None:
-    """The innermost line of the user's, up to a frame that is not asked itself.
+    """Returns the innermost line of the user's, up to a frame that is not asked itself.
 
     not_within: a module whose own methods are passed over, as `super().__init__()` in its own.
     up_to: a module whose methods, where they are no code of the user's, end the search: who calls
@@ -162,14 +162,16 @@ def _place(
 
 
 def _owner(frame: FrameType) -> Any:
-    """The first argument of the function that a frame is of, which is `self` in a method."""
+    """Returns the first argument of the function that a frame is of, which is `self` in a
+    method.
+    """
     code = frame.f_code
     return frame.f_locals.get(code.co_varnames[0]) if code.co_argcount else None
 
 
 @cache
 def seen_from_here(file: str) -> str:
-    """A file's path from the current folder, where it lies below that; else as it is."""
+    """Returns a file's path from the current folder, where it lies below that; else as it is."""
     try:
         return Path(file).resolve().relative_to(Path.cwd()).as_posix()
     except (ValueError, OSError):

@@ -92,8 +92,8 @@ def _addends(flow: Flow, value: TracedValue) -> list[int]:
 def _join(
     flow: Flow, norms: Container[int], found: _Connections, join: int, skip: int, branch: int
 ) -> int | None:
-    """The streams that a sub-layer reads whose output is added to all of them; None where this sum
-    is none of that.
+    """Returns the streams that a sub-layer reads whose output is added to all of them; None where
+    this sum is none of that.
 
     found: what takes in its connections.
     """
@@ -159,7 +159,7 @@ def _spread(flow: Flow, number: int) -> int | None:
 
 
 def _streams_before(flow: Flow, mixed: int, size: int) -> int | None:
-    """The streams that are mixed in a value of their size, which may be these streams
+    """Returns the streams that are mixed in a value of their size, which may be these streams
     themselves.
     """
     number = mixed
@@ -176,8 +176,8 @@ def _streams_before(flow: Flow, mixed: int, size: int) -> int | None:
 
 
 def _collapsed(flow: Flow, source: int, output: int, size: int, width: int) -> int | None:
-    """The first value of one stream's size and width through which all goes that a branch makes of
-    the streams.
+    """Returns the first value of one stream's size and width through which all goes that a branch
+    makes of the streams.
     """
     inside = [(n, flow.values[n].tensor) for n in reversed(flow.passed(source, output)[1:])]
     return next((n for n, x in inside if x.numel() == size and x.shape[-1] == width), None)
@@ -254,7 +254,7 @@ def _is_norm(flow: Flow, norms: Container[int], number: int) -> bool:
 def _end(
     flow: Flow, norms: Container[int], last: int, shape: tuple[int, int]
 ) -> tuple[int, _Connection] | None:
-    """The first value of one stream's size that is a weighted sum of the last streams."""
+    """Returns the first value of one stream's size that is a weighted sum of the last streams."""
     size = flow.values[last].tensor.numel() // shape[0]
     for value in flow.values[last + 1 :]:
         if (

@@ -78,7 +78,7 @@ class Flow:
         return bool(self.ancestors[value] >> on & 1)
 
     def factors(self, value: TracedValue) -> list[int]:
-        """The numbers of what a product multiplies, data or not, without what it adds."""
+        """Returns the numbers of what a product multiplies, data or not, without what it adds."""
         if value.op not in PRODUCTS:
             return []
         # The first argument of addmm and its likes is a bias or a mask.
@@ -86,7 +86,9 @@ class Flow:
         return [argument.number for argument in first[:2] if isinstance(argument, Ref)]
 
     def is_weight_product(self, value: TracedValue) -> bool:
-        """A product of data with a matrix that does not depend on data, and that mixes features."""
+        """Tells whether a value is a product of data with a matrix that does not depend on data,
+        and that mixes features.
+        """
         if not self.is_product(value) or self._weighs_stack(value):
             return False
         return any(
@@ -110,8 +112,8 @@ class Flow:
         return stacked.op in STACKING and sizes == [value.tensor.numel()] * weights.tensor.numel()
 
     def rearranged(self, number: int, *, any_size: bool = False) -> int:
-        """The earliest value that this one reorders; with any_size also one that it repeats or
-        takes a part of.
+        """Returns the earliest value that this one reorders; with any_size also one that it repeats
+        or takes a part of.
         """
         while (value := self.values[number]).op in REARRANGING:
             before = self.predecessors[number] if value.is_data else value.inputs
@@ -123,18 +125,20 @@ class Flow:
         return number
 
     def is_data_product(self, value: TracedValue) -> bool:
-        """A matrix product of data with data: attention's scores, or its mean of values."""
+        """Tells whether a value is a matrix product of data with data: attention's scores, or its
+        mean of values.
+        """
         return self.is_product(value) and not any(
             self.values[n].tensor.ndim and not self.values[n].is_data for n in value.inputs
         )
 
     def is_product(self, value: TracedValue) -> bool:
-        """A matrix product with data in it."""
+        """Tells whether a value is a matrix product with data in it."""
         return value.op in PRODUCTS and value.is_data
 
     def between(self, source: int, target: int) -> list[int]:
-        """Numbers of what depends on the source and is needed for the target, in order, both
-        included.
+        """Returns the numbers of what depends on the source and is needed for the target, in order,
+        both included.
         """
         return [
             n
@@ -215,8 +219,8 @@ def disturb(row: torch.Tensor, generator: torch.Generator) -> None:
 def _products_with(
     graph: Flow, read: int, output: int, token: int, row: torch.Tensor
 ) -> dict[int, torch.Tensor]:
-    """Products of a value as it is with matrices, with another row of it: no other row of theirs
-    changes.
+    """Returns the products of a value as it is with matrices, with another row of it: no other row
+    of theirs changes.
     """
     found = {}
     for number in graph.between(read, output):

@@ -24,7 +24,7 @@ or a function that runs the model and returns its output.
 
 
 def call_with(model: nn.Module, inputs: Inputs) -> Any:
-    """The model's output for these inputs."""
+    """Returns the model's output for these inputs."""
     with as_asked_around():
         if callable(inputs):
             return inputs(model)
@@ -64,8 +64,8 @@ def takes_more(model: nn.Module, inputs: Inputs) -> bool:
 def loss_of_output(
     loss: Callable[..., Tensor] | None, inputs: Inputs
 ) -> Callable[[Any], Tensor] | None:
-    """The loss as a function of the output alone; one with two arguments is given these inputs as
-    well.
+    """Returns the loss as a function of the output alone; one with two arguments is given these
+    inputs as well.
     """
     if loss is None or _positional(loss) < 2:
         return loss
@@ -124,7 +124,7 @@ def amiss_with(model: nn.Module, inputs: Inputs) -> str:
 
 
 def main_tensor(output: Any) -> Tensor | None:
-    """The logits where the output names some, else its first floating-point tensor with two
+    """Returns the logits where the output names some, else its first floating-point tensor with two
     dimensions or more.
 
     None where there is no such tensor with any entries.
@@ -184,7 +184,9 @@ def is_finite(weight: torch.Tensor) -> bool:
 
 
 def tokens_in(inputs: Inputs) -> list[Tensor]:
-    """The tensors of an input that hold whole numbers for the tokens of several sequences."""
+    """Returns the tensors of an input that hold whole numbers for the tokens of several
+    sequences.
+    """
     leaves = (
         []
         if callable(inputs)
@@ -195,6 +197,30 @@ def tokens_in(inputs: Inputs) -> list[Tensor]:
         for leaf in leaves
         if isinstance(leaf, Tensor) and leaf.dtype == torch.long and leaf.ndim == 2
     ]
+
+
+_ASKED_FOR = re.compile(r"label|target|wanted|answer", re.IGNORECASE)
+"""Names of arguments that a loss inside the model compares with, and no embedding looks up."""
+
+
+def read_tokens_in(model: nn.Module, inputs: Inputs) -> list[Tensor]:
+    """Those of `tokens_in` whose argument's name does not say that they are what is asked for."""
+    if callable(inputs) or isinstance(inputs, Tensor):
+        return tokens_in(inputs)
+    given = dict(inputs) if isinstance(inputs, Mapping) else _named_by_place(model, inputs)
+    return tokens_in({name: x for name, x in given.items() if not _ASKED_FOR.search(name)})
+
+
+def _named_by_place(model: nn.Module, inputs: Sequence[Any]) -> dict[str, Any]:
+    """Inputs by the names of the forward function's arguments, or by their place where it has fewer
+    or cannot be asked.
+    """
+    try:
+        names = list(inspect.signature(model.forward).parameters)
+    except (TypeError, ValueError):
+        names = []
+    names += [f"argument {place}" for place in range(len(names), len(inputs))]
+    return dict(zip(names, inputs, strict=False))
 
 
 def batch_tokens_in(inputs: Inputs) -> int | None:
@@ -276,7 +302,7 @@ def _marks_one_id(inputs: Inputs) -> Tensor | None:
 
 
 def norm_parameters(model: nn.Module) -> dict[str, nn.Parameter]:
-    """Gains and shifts of norms, gates, and other vectors that stand alone, by name.
+    """Returns the gains and shifts of norms, gates, and other vectors that stand alone, by name.
 
     They are the parameters of modules none of whose own parameters is a matrix: every norm is such
     a module, whatever its class is called. Biases of linear layers stand beside a matrix and are

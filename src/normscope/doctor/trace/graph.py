@@ -100,7 +100,7 @@ class Graph(Flow):
         self._magnitudes: dict[int, float] = {}
 
     def step(self, number: int) -> _GraphStep | None:
-        """The value as a light step; None where it is anything else."""
+        """Returns the value as a light step; None where it is anything else."""
         if number not in self._steps:
             value = self.values[number]
             self._steps[number] = self._light(value) if value.is_data else None
@@ -145,7 +145,7 @@ class Graph(Flow):
         return number
 
     def after(self, number: int, *kinds: str) -> Iterator[int]:
-        """All that is made from a value by steps of these kinds alone."""
+        """Returns all that is made from a value by steps of these kinds alone."""
 
         def onwards(at: int) -> list[int]:
             return [
@@ -171,8 +171,8 @@ class Graph(Flow):
         return self._operation(value)
 
     def _of_a_part(self, value: TracedValue) -> _GraphStep | None:
-        """The step of a value that was found to be part of something larger: a norm, a mean over
-        depth, a connection of streams, or a sum of stacked values.
+        """Returns the step of a value that was found to be part of something larger: a norm, a mean
+        over depth, a connection of streams, or a sum of stacked values.
         """
         number = value.number
         if number in self.norms:
@@ -189,7 +189,7 @@ class Graph(Flow):
         return None
 
     def _blended(self, value: TracedValue) -> _GraphStep:
-        """A sum whose shares a gate tells: (1 - gate) of the first, gate of the second."""
+        """Returns a sum whose shares a gate tells: (1 - gate) of the first, gate of the second."""
         blend = self.blends[value.number]
         gate = self._mean(value, blend.gate)
         shares = (
@@ -199,7 +199,7 @@ class Graph(Flow):
         return _GraphStep("sum", (blend.first, blend.second), shares)
 
     def _mean(self, value: TracedValue, weight: int) -> float:
-        """The mean of what weighs a value; NaN on the meta device."""
+        """Returns the mean of what weighs a value; NaN on the meta device."""
         if value.tensor.is_meta:
             return nan
         return float(self.values[weight].tensor.detach().float().mean())
@@ -212,8 +212,8 @@ class Graph(Flow):
         )
 
     def _operation(self, value: TracedValue) -> _GraphStep | None:
-        """The step of one operation by itself: a rearrangement, a sum, a multiple, or a mask that
-        the pass drew.
+        """Returns the step of one operation by itself: a rearrangement, a sum, a multiple, or a
+        mask that the pass drew.
         """
         before = self.predecessors[value.number]
         args = value.args

@@ -88,15 +88,15 @@ class LaneWeights:
         return float(each.std(correction=0)) / mean if mean else float("inf")
 
     def tokens_off(self, by_more_than: float) -> float:
-        """The share of tokens at which a sum of a row or a column differs from 1 by more than
-        that.
+        """Returns the share of tokens at which a sum of a row or a column differs from 1 by more
+        than that.
         """
         return (
             nan if isnan(self.total) else float((self._off.amax(-1) > by_more_than).double().mean())
         )
 
     def applied(self, x_NID: Tensor) -> Tensor:
-        """The streams that these weights make of others: (N, I, D) to (N, O, D)."""
+        """Returns the streams that these weights make of others: (N, I, D) to (N, O, D)."""
         if self.by_feature_NOID is not None:
             return torch.einsum("noid,nid->nod", self.by_feature_NOID.to(x_NID), x_NID)
         return torch.einsum("noi,nid->nod", self.values_NOI.to(x_NID), x_NID)
@@ -105,8 +105,8 @@ class LaneWeights:
 def weights_of(
     flow: Flow, *, made: int, of: int, frozen: Sequence[int], streams: tuple[int, int], width: int
 ) -> LaneWeights | None:
-    """The weights by which one value is made of another; None where it is more than a weighted sum
-    of each token's own.
+    """Returns the weights by which one value is made of another; None where it is more than a
+    weighted sum of each token's own.
 
     frozen: what to leave as it was recorded. streams: how many are read, and how many are made.
     """
@@ -215,8 +215,8 @@ def _product(flow: Flow, value: TracedValue) -> tuple[int, int] | None:
 def _weighed_before(
     flow: Flow, shared: set[int], products: dict[int, tuple[int, int]], root: int
 ) -> list[int]:
-    """Streams that a shared value is made from by way of a matrix, and that its numbers are made
-    from too.
+    """Returns the streams that a shared value is made from by way of a matrix, and that its numbers
+    are made from too.
     """
     own = [weight for x, weight in products.values() if flow.rearranged(x) == root]
     # Numbers that are made from the value itself tell nothing of what it is made from.

@@ -349,7 +349,7 @@ def _is_rest(flow: Flow, number: int, gate: int) -> bool:
 
 
 def _matrices(flow: Flow, number: int) -> frozenset[int]:
-    """The numbers of the matrices that a value is made with last."""
+    """Returns the numbers of the matrices that a value is made with last."""
     way = walked(
         number, lambda n: () if flow.is_weight_product(flow.values[n]) else flow.predecessors[n]
     )

@@ -169,8 +169,8 @@ def _tried(flow: Flow, value: TracedValue) -> Iterator[tuple[_Norm, Tensor, int,
 
 
 def _few_between(flow: Flow, source: int, target: int) -> list[int]:
-    """Numbers of what lies between a value and one that it dominates, in order, the latter's own
-    among them; none where they are too many for a norm.
+    """Returns the numbers of what lies between a value and one that it dominates, in order, the
+    latter's own among them; none where they are too many for a norm.
     """
     way = walked(target, lambda n: () if n == source else flow.predecessors[n])
     # Much may be computed in the meantime that has nothing to do with them.
@@ -179,7 +179,9 @@ def _few_between(flow: Flow, source: int, target: int) -> list[int]:
 
 
 def _power(norm: _Norm, x: Tensor) -> int | None:
-    """The power, where every token comes out along itself, or along itself less its mean."""
+    """Returns the power, where every token comes out along itself, or along itself less its
+    mean.
+    """
     small, large = _odd(norm, 30 * x), _odd(norm, 60 * x)
     before, after = small.norm(dim=-1), large.norm(dim=-1)
     centred = (x - x.mean(-1, keepdim=True)).double()
@@ -268,7 +270,7 @@ def _deviations(x: Tensor) -> Tensor:
 
 
 def _over_others(norm: _Norm, x: Tensor, y: Tensor, source: int) -> NormFunction | None:
-    """A norm over other dimensions than the last, or over several; None of anything else.
+    """Returns a norm over other dimensions than the last, or over several; None of anything else.
 
     What is multiplied along a dimension is lost in it, unless statistics are taken over that
     dimension.

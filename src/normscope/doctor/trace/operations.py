@@ -122,7 +122,7 @@ def place_of(tensor: Tensor) -> _Place:
 
 
 def _reach(place: _Place) -> int:
-    """One more than the last element's place in memory."""
+    """Returns one more than the last element's place in memory."""
     shape, stride, offset = place
     steps = sum((size - 1) * step for size, step in zip(shape, stride, strict=True))
     return offset if 0 in shape else offset + 1 + steps
@@ -258,8 +258,8 @@ class Trace:
         return [value for n in numbers if (value := self.values[n]).op == "leaf"]
 
     def again(self, replaced: Mapping[int, Tensor], wanted: int) -> Tensor:
-        """The value `wanted`, computed again with other tensors for some values and the recorded
-        ones for the rest.
+        """Returns the value `wanted`, computed again with other tensors for some values and the
+        recorded ones for the rest.
         """
         known = dict(replaced)
         for number in self._between(replaced, wanted):
@@ -267,7 +267,9 @@ class Trace:
         return known.get(wanted, self.values[wanted].tensor)
 
     def _between(self, sources: Mapping[int, Tensor], wanted: int) -> list[int]:
-        """Numbers of what depends on any of the sources and is needed for `wanted`, in order."""
+        """Returns the numbers of what depends on any of the sources and is needed for `wanted`, in
+        order.
+        """
         first = min(sources)
         needed = set(
             walked(
@@ -302,7 +304,7 @@ class Trace:
 
 
 def mapped(change: Callable[[Any], Any], argument: Any) -> Any:
-    """An operation's arguments, each changed, in their own containers: lists, tuples, and a
+    """Returns an operation's arguments, each changed, in their own containers: lists, tuples, and a
     dictionary by keyword.
     """
     if isinstance(argument, list | tuple):

@@ -312,8 +312,8 @@ def _by_memory(named: Iterable[tuple[str, Tensor]]) -> dict[int, list[tuple[str,
 
 
 def recorded(model: nn.Module, run: Callable[[], Any], inputs: Sequence[Tensor] | None) -> Trace:
-    """The operations of `run()`, in which the model is called. Whatever it writes into tensors it
-    was given is undone.
+    """Returns the operations of `run()`, in which the model is called. Whatever it writes into
+    tensors it was given is undone.
 
     inputs: the tensors that are data; without them, every tensor that is neither the model's nor
     made by the pass.

@@ -180,8 +180,8 @@ _MOST_BARS = 4
 def _by_bars(
     bars: Sequence[tuple[int, int, int]], lines: Sequence[Mapping[str, float]]
 ) -> list[int] | None:
-    """The update of each line, from the progress bar that is drawn anew after it; None where no bar
-    rises with the lines.
+    """Returns the update of each line, from the progress bar that is drawn anew after it; None
+    where no bar rises with the lines.
 
     Of several bars, such as one of the evaluation, the one of most steps in all that fits is taken.
     """

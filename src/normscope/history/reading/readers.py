@@ -50,8 +50,8 @@ def of_event_files(path: Path) -> History:
 def of_events(
     source: str, events: Iterable[Mapping[str, Any]], config: Mapping[str, Any]
 ) -> History:
-    """The history of a run. config: the table of its config.toml. Raises ValueError for a run
-    without an update.
+    """Returns the history of a run. config: the table of its config.toml. Raises ValueError for a
+    run without an update.
     """
     return history_of(
         source, [row for event in events for row in _event_rows(event)], _config_recipe(config)
@@ -123,7 +123,7 @@ def of_trainer_state(file: Path) -> History:
 
 
 def _classes(config: Path) -> int | None:
-    """The vocabulary of the model that lies beside it."""
+    """Returns the vocabulary of the model that lies beside it."""
     try:
         size = parse_json(read_text(config)).get("vocab_size")
     except (OSError, ValueError, AttributeError):
@@ -183,8 +183,8 @@ def of_rows(
     recipe: TrainingRecipe | None = None,
     left_out: Sequence[str] = (),
 ) -> History:
-    """The history of rows that say themselves of which update they are. numbers: of each row, as
-    its file counts them. noun: what a row is there, such as "line".
+    """Returns the history of rows that say themselves of which update they are. numbers: of each
+    row, as its file counts them. noun: what a row is there, such as "line".
 
     Raises ValueError where no row has a count of updates, and as `history_of` does.
     """
@@ -214,7 +214,7 @@ def of_rows(
 
 
 def step_name(rows: Iterable[Mapping[str, float]]) -> str | None:
-    """The name by which rows say of which update they are; None where none does."""
+    """Returns the name by which rows say of which update they are; None where none does."""
     names = {name for row in rows for name in row}
     by_plain_name = {plain(name): name for name in sorted(names, reverse=True)}
     return next((by_plain_name[step] for step in STEPS if step in by_plain_name), None)

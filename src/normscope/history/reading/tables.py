@@ -48,12 +48,12 @@ def is_table(first: str) -> bool:
 
 
 def _separator(first: str) -> str:
-    """The sign that stands most often in the line of names."""
+    """Returns the sign that stands most often in the line of names."""
     return max(_SEPARATORS, key=first.count)
 
 
 def _names(file: Path, first: Sequence[str]) -> list[str]:
-    """The columns' names, a W&B run's own taken away, and "" for those that are not read.
+    """Returns the columns' names, a W&B run's own taken away, and "" for those that are not read.
 
     Raises ValueError for a table without names, with one twice, or of several runs.
     """
@@ -82,8 +82,8 @@ def _names(file: Path, first: Sequence[str]) -> list[str]:
 def _rows(
     file: Path, names: Sequence[str], lines: Iterator[list[str]]
 ) -> tuple[list[Mapping[str, float]], list[int], dict[str, list[int]]]:
-    """Each line's numbers by name, which line of the file it is, and by column the lines whose cell
-    is no number.
+    """Returns each line's numbers by name, which line of the file it is, and by column the lines
+    whose cell is no number.
     """
     rows: list[Mapping[str, float]] = []
     numbers: list[int] = []
@@ -110,7 +110,7 @@ def _rows(
 
 
 def _number(cell: str) -> float | None:
-    """A cell's number, "nan" and "inf" among them; None of any other text."""
+    """Returns a cell's number, "nan" and "inf" among them; None of any other text."""
     try:
         value = float(cell)
     except ValueError:

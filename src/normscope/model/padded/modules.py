@@ -59,8 +59,8 @@ def made_stack(
     ffn_width: int | None,
     **options: Unpack[StackOptions],
 ) -> Stack:
-    """A stack with its initial weights, 4 · width wide inside where nobody says. Raises ValueError
-    for a bad option.
+    """Returns a stack with its initial weights, 4 · width wide inside where nobody says. Raises
+    ValueError for a bad option.
 
     No other number is drawn from torch's generator than these weights, in the order of the forward
     pass.
@@ -196,7 +196,7 @@ class Cells:
     padding_BT: Tensor | None
 
     def back(self, y_ND: Tensor) -> Tensor:
-        """A stack's output as (B, T, D), padding 0."""
+        """Returns a stack's output as (B, T, D), padding 0."""
         padding_BT, grid = self.padding_BT, (self.layout.sentences, -1, y_ND.shape[1])
         if padding_BT is None:
             return y_ND.view(grid)
@@ -210,7 +210,8 @@ class Cells:
 def cells(
     name: str, x_BTD: Tensor, padding_BT: Tensor | None, width: int, *, packed: bool
 ) -> Cells:
-    """The tokens of a sequence: every cell of its tensor, or, packed, those that are not padding.
+    """Returns the tokens of a sequence: every cell of its tensor, or, packed, those that are not
+    padding.
 
     name: what errors call it. Raises ValueError for another shape, or a mask that is none.
     """
@@ -237,8 +238,8 @@ def cells(
 
 
 def run_stack(stack: Stack, x: Cells, *, causal: bool, memory: Cells | None = None) -> Tensor:
-    """The stack's output, (B, T, D). Raises ValueError where a memory is missing, too many or of
-    other sentences.
+    """Returns the stack's output, (B, T, D). Raises ValueError where a memory is missing, too many
+    or of other sentences.
     """
     crosses = "cross_attention" in stack.placement.stack.kinds
     if crosses and memory is None:

@@ -126,8 +126,8 @@ def place(
 def _rows(
     sublayers: Sequence[_BlockModules], told: MatricesOf | None
 ) -> tuple[tuple[SublayerKind, ...], list[list[Foreign]]]:
-    """The kinds of a block in order, and the modules of every block. Raises ValueError for blocks
-    that are none.
+    """Returns the kinds of a block in order, and the modules of every block. Raises ValueError for
+    blocks that are none.
     """
     if not sublayers:
         raise ValueError("give at least one block of modules")
@@ -167,7 +167,7 @@ def _shape(kind: Literal["encoder", "decoder"], blocks: int, other_blocks: int) 
 
 
 def _heads_of(rows: list[list[Foreign]]) -> int | None:
-    """The number that the first module which says one says."""
+    """Returns the number that the first module which says one says."""
     for row in rows:
         for module in row:
             if found := _heads(module.module):
@@ -185,8 +185,8 @@ def _heads(module: nn.Module) -> int | None:
 
 
 def _ffn_width(rows: list[list[Foreign]], width: int) -> int:
-    """The inner width of the feed-forwards, once every matrix is known to fit. Raises ValueError
-    where one does not.
+    """Returns the inner width of the feed-forwards, once every matrix is known to fit. Raises
+    ValueError where one does not.
     """
     inner = set()
     for module in (module for row in rows for module in row):

@@ -77,7 +77,7 @@ class HyperConnections(Placement):
     def connected(
         self, x: State, sublayer: Sublayer, norm: Norms, alpha: Value, beta: Value
     ) -> tuple[_Weights, Sequence[Number]]:
-        """The weights a and b of every token."""
+        """Returns the weights a and b of every token."""
         alpha_weight = sublayer.parameter(
             "alpha_weight", initial=0.0, shape=(STREAMS + 1, self.stack.width)
         )
@@ -181,7 +181,7 @@ class ManifoldHyperConnections(Placement):
         return end.norm(weighed(self.shares(end, "head", joined(*state), self.mean_bias), state))
 
     def shares(self, of: End | Sublayer, name: str, read: Value, bias: float) -> Sequence[Number]:
-        """A number between 0 and 1 for each stream."""
+        """Returns a number between 0 and 1 for each stream."""
         found = [sigmoid(logit) for logit in self.logits(of, name, read, bias, STREAMS)]
         return [number + self.epsilon for number in found] if self.epsilon else found
 

@@ -40,7 +40,7 @@ class AttentionResiduals(Placement):
         return h, self.extended(history, sublayer(norm(h)), sublayer)
 
     def extended(self, history: _History, branch: Value, sublayer: Sublayer) -> _History:
-        """The values that the next sub-layer reads."""
+        """Returns the values that the next sub-layer reads."""
         return *history, branch
 
     def finish(self, state: State, end: End) -> Value:
@@ -78,8 +78,8 @@ class BlockAttentionResiduals(AttentionResiduals):
 
 
 def grouped(history: _History, branch: Value, site: Site, blocks: int) -> _History:
-    """The history with a branch that opens a group of so many blocks, or that is added to the last
-    group.
+    """Returns the history with a branch that opens a group of so many blocks, or that is added to
+    the last group.
     """
     opens_block = site.kind == site.stack.kinds[0]
     if opens_block and (site.block - 1) % blocks == 0:

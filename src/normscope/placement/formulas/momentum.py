@@ -44,7 +44,7 @@ class YuriiFormer(Placement):
         return self.moved(state, velocity, sublayer), velocity
 
     def moved(self, state: Value, velocity: Value, sublayer: Sublayer) -> Value:
-        """The state after a step of the velocity."""
+        """Returns the state after a step of the velocity."""
         return state + velocity
 
     def finish(self, state: _Streams, end: End) -> Value:

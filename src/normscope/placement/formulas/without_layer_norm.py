@@ -159,7 +159,7 @@ class NGPT(Placement):
         )
 
     def _stored(self, sublayer: Sublayer, name: str, initial: float) -> Value:
-        """A number for each feature that starts at `initial` and is stored at 1/√d."""
+        """Returns a number for each feature that starts at `initial` and is stored at 1/√d."""
         return self.scales[initial] * sublayer.parameter(
             name, initial=1 / self.sqrt_width, shape=(self.stack.width,)
         )

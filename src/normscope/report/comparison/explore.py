@@ -29,7 +29,7 @@ flatten the rest.
 
 
 def explorer(comparison: ComparisonPage) -> dict[str, list[Panel]]:
-    """The charts of each figure; those of what has no value yet have no curves."""
+    """Returns the charts of each figure; those of what has no value yet have no curves."""
     curves = (
         comparison.valid_curves,
         comparison.train_curves,
@@ -47,8 +47,8 @@ def explorer(comparison: ComparisonPage) -> dict[str, list[Panel]]:
 
 
 def _looks(comparison: ComparisonPage, names: Sequence[Name]) -> dict[Name, Series]:
-    """A curve without points for each configuration; those that the pictures leave out are off at
-    first.
+    """Returns a curve without points for each configuration; those that the pictures leave out are
+    off at first.
     """
     settings = {one.name: one for one in comparison.configurations}
     undrawn = {curve.name for curve in comparison.undrawn_curves}
@@ -178,7 +178,7 @@ def _further(
 
 
 def _crosses(updates: Sequence[int], row: Sequence[float]) -> list[tuple[float, float | None]]:
-    """The last finite value of a run that a non-finite one stopped."""
+    """Returns the last finite value of a run that a non-finite one stopped."""
     if not row or np.isfinite(row[-1]):
         return []
     finite = np.flatnonzero(np.isfinite(row)).tolist()

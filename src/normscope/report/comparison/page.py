@@ -117,8 +117,9 @@ def _loss_words(words: TargetWords) -> dict[str, str]:
 
 
 def spread(values: Iterable[float | None], written: Callable[[float], str] = number) -> list[str]:
-    """Mean of the finite values and, each for a line below it, what it hides: their range, "4.19 to
-    4.24", and the count where some are absent."""
+    """Returns the mean of the finite values and, each for a line below it, what it hides: their
+    range, "4.19 to 4.24", and the count where some are absent.
+    """
     every = list(values)
     finite = [value for value in every if value is not None and math.isfinite(value)]
     if not finite:
@@ -326,8 +327,8 @@ def _losses(configuration: ComparedConfiguration) -> list[float]:
 
 
 def _ending(configuration: ComparedConfiguration) -> float:
-    """The mean over seeds by which groups are put in order; infinite where a seed did not get
-    there.
+    """Returns the mean over seeds by which groups are put in order; infinite where a seed did not
+    get there.
     """
     losses = _losses(configuration)
     return (

@@ -43,7 +43,9 @@ class SharedGradients:
         self.group = sharing.group
 
     def __call__(self, numbers: range) -> Losses:
-        """The gradients of the mean loss per target token of all micro-batches of these numbers."""
+        """Returns the gradients of the mean loss per target token of all micro-batches of these
+        numbers.
+        """
         batches = {number: self.feed(number) for number in self.group.owned(numbers)}
         own = sum(map(self.objective.target_tokens, batches.values()))
         tokens = int(self.group.total([own])[0])

@@ -175,7 +175,9 @@ def blocks_of(model: nn.Module) -> list[nn.Module]:
 
 
 def _outside(model: nn.Module, blocks: list[nn.Module]) -> set[nn.Parameter]:
-    """Parameters that a second block has too, or what is in none: they belong to the whole."""
+    """Returns the parameters that a second block has too, or what is in none: they belong to the
+    whole.
+    """
     inside = [set(block.parameters()) for block in blocks]
     within = {module for block in blocks for module in block.modules()}
     shared = {
@@ -192,7 +194,9 @@ def _outside(model: nn.Module, blocks: list[nn.Module]) -> set[nn.Parameter]:
 
 
 def _without_memory(model: nn.Module) -> nn.Module:
-    """A second model of the same kind, whose parameters take no memory until they are put there."""
+    """Returns a second model of the same kind, whose parameters take no memory until they are put
+    there.
+    """
     try:
         twin = copy.deepcopy(model)
     except Exception as error:

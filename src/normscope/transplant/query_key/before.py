@@ -131,7 +131,9 @@ def _plan(
 
 
 def _made_by(model: nn.Module, sublayer: Sublayer, side: str, where: str) -> MatrixUse:
-    """The one matrix that makes queries or keys, a module's own. Raises TransplantRefused."""
+    """Returns the one matrix that makes queries or keys, a module's own. Raises
+    TransplantRefused.
+    """
     mine = [use for use in sublayer.measured.uses if (use.part or part_of(use.parameter)) == side]
     if len(mine) != 1:
         made = "which matrix makes" if not mine else f"{len(mine)} matrices make"

@@ -23,8 +23,8 @@ def sharpness(scale: float | None, head_width: int) -> float:
 def made_norm(
     model: nn.Module, stack: Stack, norm: QueryKeyNorm, width: int, factor: float
 ) -> nn.Module:
-    """A norm of the kind that was asked for, the model's own class where it has it; `factor` is
-    what it multiplies at first.
+    """Returns a norm of the kind that was asked for, the model's own class where it has it;
+    `factor` is what it multiplies at first.
     """
     own = _own_norm(model, stack)
     kind = {"rms": "rms-norm", "layer": "layer-norm", "unit": "scale-norm"}.get(norm.kind)
@@ -38,7 +38,7 @@ def made_norm(
 
 
 def _own_norm(model: nn.Module, stack: Stack) -> nn.Module | None:
-    """A norm of the stack that is a module and nothing else."""
+    """Returns a norm of the stack that is a module and nothing else."""
     for use in stack.norm_uses:
         module = model.get_submodule(use.module) if use.parameters else None
         if module is not None and not any(module.children()):
@@ -49,7 +49,7 @@ def _own_norm(model: nn.Module, stack: Stack) -> nn.Module | None:
 
 
 def _resized(own: nn.Module, before: int, width: int) -> nn.Module | None:
-    """A new norm of a module's class for another width; None where that does not work."""
+    """Returns a new norm of a module's class for another width; None where that does not work."""
     made = copy.deepcopy(own)
     if hasattr(type(made), "swapped_kind"):
         swap_back(made)
@@ -75,7 +75,7 @@ def _resized(own: nn.Module, before: int, width: int) -> nn.Module | None:
 
 @torch.no_grad()
 def _multiplying(norm: nn.Module, width: int, factor: float, *, fresh: bool = False) -> nn.Module:
-    """The norm with gains by which what it gives has the size `factor`."""
+    """Returns the norm with gains by which what it gives has the size `factor`."""
     if not fresh:
         reset(norm, width)
     if abs(factor - 1) > 1e-3:

@@ -1,6 +1,7 @@
 """Attention that starts saturated, lacks its scale, or is a mean over the wrong axis."""
 
 import math
+import re
 from collections.abc import Callable, Iterator, Sequence
 
 from ...attended import AttentionMeasurements
@@ -16,7 +17,7 @@ _FEW_KEYS = 6
 
 
 def attending(stack: Stack) -> list[AttentionSite]:
-    """The attention of its blocks that was understood."""
+    """Returns the attention of its blocks that was understood."""
     return [
         (sublayer, seen)
         for sublayer in stack.sublayers
@@ -35,8 +36,8 @@ def counted(places: Sequence[AttentionSite], of: Sequence[AttentionSite]) -> str
 
 
 def _freezing(keys: float) -> float:
-    """Deviation of independent Gaussian logits beyond which a few of many keys get all the weight:
-    √(2 ln keys).
+    """Returns the deviation of independent Gaussian logits beyond which a few of many keys get all
+    the weight: √(2 ln keys).
     """
     return math.sqrt(2 * math.log(max(keys, 2.0)))
 
@@ -71,6 +72,7 @@ def attention_saturated(patient: Patient, stack: Stack) -> Iterator[Fault]:
     sublayer, worst = max(found, key=lambda site: site[1].deviation / _freezing(site[1].keys))
     cause, fix = _cause(stack, sublayer, worst)
     yield Fault(
+        severity=Severity.INFO if _is_configured(patient, worst) else Severity.WARNING,
         where=[site for site, _ in found],
         message=(
             f"{counted(found, sites)} logits vary by up to {worst.deviation:.3g} between a query's "
@@ -194,7 +196,7 @@ def _narrow_cosines(stack: Stack) -> Iterator[Fault]:
         )
 
 
-_UNSCALED = frozenset({"gpt_neo"})
+_UNSCALED = frozenset({"gpt_neo", "dia", "dia_encoder", "dia_decoder"})
 """Families of transformers that were trained without a scale."""
 
 
@@ -207,6 +209,26 @@ def _is_meant(patient: Patient, seen: AttentionMeasurements) -> bool:
     return getattr(config, "model_type", None) in _UNSCALED or (
         given is not None and given == seen.scale
     )
+
+
+_FACTORS = re.compile("(qk|query|attention|attn).*(scale|scaling|multiplier|factor)")
+
+
+def _is_configured(patient: Patient, seen: AttentionMeasurements) -> bool:
+    """Whether a configuration names the factor that queries that are normed are multiplied with: it
+    is a choice then, as Muse's 3.87.
+    """
+    if seen.scale is None or len(seen.normed) != len(("queries", "keys")):
+        return False
+    configs = [getattr(module, "config", None) for module in patient.model.modules()]
+    for config in {id(one): one for one in configs if hasattr(one, "__dict__")}.values():
+        for name, value in vars(config).items():
+            is_number = isinstance(value, float) and value not in (0.0, 1.0)
+            if is_number and _FACTORS.search(name):
+                factor = abs(seen.scale) * math.sqrt(seen.head_width)
+                if math.isclose(value, factor, rel_tol=1e-3):
+                    return True
+    return False
 
 
 def _unlike(

@@ -19,8 +19,8 @@ _LARGE_TABLE = 4.0
 
 
 def _large_tables(patient: Patient) -> dict[str, float]:
-    """Root mean square of the entries of embeddings that are larger than any in use, by the
-    weight's name.
+    """Returns the root mean square of the entries of embeddings that are larger than any in use, by
+    the weight's name.
     """
     tables = {
         joined(path, "weight"): one

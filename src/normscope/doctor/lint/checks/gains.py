@@ -83,8 +83,8 @@ def gain_start(patient: Patient) -> Iterator[Fault]:
 def _most_or_a_row(
     patient: Patient, gains: Sequence[NormGain], is_odd: Callable[[NormGain], bool]
 ) -> list[NormGain]:
-    """The gains that start oddly, where these are most of all, or all of a row of three or more at
-    one place of blocks.
+    """Returns the gains that start oddly, where these are most of all, or all of a row of three or
+    more at one place of blocks.
 
     One norm unlike the others is another rule's.
     """

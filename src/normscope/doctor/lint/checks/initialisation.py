@@ -344,8 +344,8 @@ def _everywhere(weight: Tensor, holds: Callable[[Tensor], Tensor]) -> bool:
 
 
 def _copies(stack: Stack, weights: Mapping[str, Tensor]) -> list[list[int]]:
-    """Blocks whose matrices are all equal and are other tensors, group by group, the largest group
-    first.
+    """Returns the blocks whose matrices are all equal and are other tensors, group by group, the
+    largest group first.
     """
     matrices: dict[int, list[Tensor]] = {}
     for sublayer in stack.sublayers:

@@ -222,7 +222,9 @@ def optimizer_unlike_others(patient: Patient) -> Iterator[Fault]:
 
 
 def _at_rates(patient: Patient) -> dict[int, str]:
-    """The rate of every weight that is held, in words; that which a scheduler multiplies."""
+    """Returns the rate of every weight that is held, in words; that which a scheduler
+    multiplies.
+    """
     return {
         id(weight): f"updated at the rate {rate:.4g}"
         for group, rate in zip(patient.groups, patient.peaks, strict=True)

@@ -69,8 +69,8 @@ def _ends_normed(patient: Patient, stack: Stack) -> bool:
 
 
 def _readers(stack: Stack, use: NormUse) -> list[Sublayer]:
-    """The sub-layers in whose piece of the formula a norm stands; none of one before the blocks or
-    after them.
+    """Returns the sub-layers in whose piece of the formula a norm stands; none of one before the
+    blocks or after them.
     """
     return [
         sublayer

@@ -40,12 +40,19 @@ def missing_final_norm(patient: Patient, stack: Stack) -> Iterator[Fault]:
     # What hands on to another stack, as stages and skips that are put side by side do, is no end of
     # the model.
     beside = beside or stack.feeds_later
+    # A tower that returns its stream leaves the norm to what reads it, as a projector may begin
+    # with one; where a loss is taken of the stream itself, nothing comes after.
+    handed_on = (
+        stack.end_read_by == "output" and patient.measured and patient.observed.loss_is_stand_in
+    )
+    beside = beside or handed_on
     yield Fault(
         severity=Severity.INFO if beside or _is_doubtful(stack, title) else Severity.WARNING,
         where=stack.name,
         message=f"no norm after the last of {stack.blocks} blocks, though {rule}: {reader} a "
         f"stream {_as_large_as(last) if patient.measured else 'that grows with depth'}",
-        fix=f"put a {stack.norm or 'norm'} of width {stack.width} after the last block",
+        fix=f"put a {stack.norm or 'norm'} of width {stack.width} after the last block"
+        + (", unless what reads the stream begins with one" if handed_on else ""),
     )
 
 
@@ -111,12 +118,28 @@ def no_norm(patient: Patient, stack: Stack) -> Iterator[Fault]:
     closed = share <= CLOSED_SHARE
     # Norms of batches are fixed numbers in evaluation mode, and convolutions have them.
     convolves = {sublayer.kind for sublayer in stack.sublayers} == {"convolution"}
+    convolves = convolves or _norms_over_batches(patient.model, stack)
     yield Fault(
         severity=Severity.INFO if closed or convolves else Severity.WARNING,
         where=stack.name,
         message=f"no norm in {stack.blocks} blocks, and no registered placement without norms; the "
         f"stream's mean square grows {growth:.3g}-fold over the stack"
         + (", its branches starting closed" if closed else ""),
+    )
+
+
+def _norms_over_batches(model: torch.nn.Module, stack: Stack) -> bool:
+    """Whether every sub-layer with weights holds a norm over the batch, which only training
+    shows.
+    """
+    kept = tuple(
+        f"{path}."
+        for path, module in model.named_modules()
+        if isinstance(module, torch.nn.modules.batchnorm._BatchNorm)
+    )
+    weighed = [one.measured.parameters for one in stack.sublayers if one.measured.matrices]
+    return bool(weighed) and all(
+        any(name.startswith(kept) for name in parameters) for parameters in weighed
     )
 
 
@@ -335,8 +358,8 @@ _LARGER = (
 
 
 def _normed_square(sublayer: Sublayer) -> float | None:
-    """Mean square of what the sub-layer's norm on the stream reads; None where none is certain to
-    read the stream.
+    """Returns the mean square of what the sub-layer's norm on the stream reads; None where none is
+    certain to read the stream.
     """
     if sublayer.formula.sum_is_normed:
         return sublayer.measured.sum_square

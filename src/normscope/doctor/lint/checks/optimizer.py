@@ -18,7 +18,7 @@ from ..rule import Fault, rule
 
 
 def _looked_after(model: nn.Module) -> dict[str, nn.Parameter]:
-    """Trainable vectors and numbers of norms and gates by name."""
+    """Returns the trainable vectors and numbers of norms and gates by name."""
     numbers = {
         name: parameter for name, parameter in model.named_parameters() if parameter.numel() == 1
     }
@@ -293,8 +293,8 @@ def rate_out_of_range(patient: Patient) -> Iterator[Fault]:
 
 
 def _failed_like(patient: Patient, advice: Advice) -> FailedTraining | None:
-    """The training of ours of such a shape that learned nothing at such a rate: every sum is
-    normed, nothing makes its skip the larger part, and the model is as deep and half as wide or
+    """Returns the training of ours of such a shape that learned nothing at such a rate: every sum
+    is normed, nothing makes its skip the larger part, and the model is as deep and half as wide or
     more.
     """
     inside = [one for one in patient.sublayers() if one.block > 0]

@@ -43,7 +43,7 @@ class _NearMiss:
 
 
 def near(patient: Patient, stack: Stack) -> tuple[_NearMiss, ...]:
-    """The placements that differ from a stack in the values of one constant alone.
+    """Returns the placements that differ from a stack in the values of one constant alone.
 
     Empty where a registered placement has the stack's constants, or the stack has none.
     """
@@ -74,7 +74,7 @@ def near(patient: Patient, stack: Stack) -> tuple[_NearMiss, ...]:
 
 
 def _outlines(pieces: Sequence[Segment]) -> list[Outline]:
-    """Formulas as outlines; none where one of them has none."""
+    """Returns the formulas as outlines; none where one of them has none."""
     made = [outline(piece) for piece in pieces]
     return [one for one in made if one is not None] if None not in made else []
 
@@ -155,8 +155,8 @@ def _miscounted(
 
 
 def _power(numbers: Sequence[float], wanted: Sequence[float]) -> float:
-    """The one power of all wanted constants that those found are; 0 where there is none, or too few
-    to tell.
+    """Returns the one power of all wanted constants that those found are; 0 where there is none, or
+    too few to tell.
     """
     logs = [
         (math.log(a), math.log(b))
@@ -292,8 +292,8 @@ def _is_a_slip(patient: Patient, stack: Stack, few: list[int]) -> bool:
 
 
 def _by_formulas(inside: list[Sublayer]) -> dict[tuple[str, ...], list[int]]:
-    """Blocks by the formulas of their sub-layers, numbers and kinds left out; the commonest
-    first.
+    """Returns the blocks by the formulas of their sub-layers, numbers and kinds left out; the
+    commonest first.
     """
     blocks: defaultdict[int, list[str]] = defaultdict(list)
     for sublayer in inside:

@@ -6,11 +6,15 @@ has and the model has not, skips that are detached, and numbers that evaluation 
 """
 
 import re
+import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import takewhile
 
+import torch
 from torch import Tensor, nn
 
+from ....measure.unchanged import random_state_kept
 from ....report.words import counted, kind_name
 from ...record import Stack, Sublayer
 from ...result import Severity
@@ -47,7 +51,9 @@ def shared_blocks(patient: Patient, stack: Stack) -> Iterator[Fault]:
         what = " and ".join(dict.fromkeys(kind_name(one.kind) for one in firsts))
         how = f"{listed(twice)} are one module, listed {len(twice)} times"
         yield Fault(
-            severity=Severity.INFO if evenly and not twice else Severity.WARNING,
+            severity=Severity.INFO
+            if not twice and (evenly or _is_a_librarys_loop(patient.model, stack))
+            else Severity.WARNING,
             where=twice or firsts,
             message=(
                 f"{what} of blocks {', '.join(map(str, blocks))} (of {stack.blocks}) are computed "
@@ -55,6 +61,26 @@ def shared_blocks(patient: Patient, stack: Stack) -> Iterator[Fault]:
                 f"{how if twice else f'one layer is called {len(blocks)} times'}"
             ),
         )
+
+
+def _is_a_librarys_loop(model: nn.Module, stack: Stack) -> bool:
+    """Whether an installed package's class calls the sub-layers, so that calling some of them again
+    is its design, as in a hierarchical reasoning model.
+    """
+    parts = [one.name.split(".") for one in stack.sublayers]
+    # As many names at the beginning as all paths share.
+    common = [names[0] for names in takewhile(_is_one, zip(*parts, strict=False))]
+    owner = model.get_submodule(".".join(common))
+    while common and isinstance(owner, nn.ModuleList | nn.Sequential):
+        common = common[:-1]
+        owner = model.get_submodule(".".join(common))
+    source = getattr(sys.modules.get(type(owner).__module__), "__file__", None) or ""
+    is_row = isinstance(owner, nn.ModuleList | nn.Sequential)
+    return "site-packages" in source and not is_row and "forward" not in vars(owner)
+
+
+def _is_one(names: tuple[str, ...]) -> bool:
+    return len(set(names)) == 1
 
 
 def _shared_matrices(patient: Patient, stack: Stack) -> Iterator[Fault]:
@@ -83,7 +109,7 @@ def _shared_matrices(patient: Patient, stack: Stack) -> Iterator[Fault]:
 
 
 def _sharing(likes: Sequence[Sublayer], weights: Mapping[str, Tensor]) -> list[list[Sublayer]]:
-    """Sub-layers by what they are computed with, where each has matrices at all."""
+    """Returns the sub-layers by what they are computed with, where each has matrices at all."""
     groups: defaultdict[tuple[int, ...], list[Sublayer]] = defaultdict(list)
     for one in likes:
         used = tuple(
@@ -182,6 +208,8 @@ def depth_unlike_configuration(patient: Patient) -> Iterator[Fault]:
         crosses = any(one.kind == "cross_attention" for one in stack.sublayers)
         found = _configured(patient.model, row, (_DEPTHS_OF_DECODERS if crosses else ()) + _DEPTHS)
         if found is not None and found[1] != stack.blocks:
+            if _built_by_its_class(patient.model, row) == stack.blocks:
+                continue
             key, depth = found
             yield Fault(
                 where=row,
@@ -192,7 +220,9 @@ def depth_unlike_configuration(patient: Patient) -> Iterator[Fault]:
 
 
 def _row(model: nn.Module, stack: Stack) -> str | None:
-    """Path of the row of modules that are a stack's blocks one by one; None where no row is."""
+    """Returns the path of the row of modules that are a stack's blocks one by one; None where no
+    row is.
+    """
     for likes in by_kind(stack):
         parts = [one.name.split(".") for one in likes]
         for place in range(min(map(len, parts))):
@@ -212,8 +242,8 @@ def _row(model: nn.Module, stack: Stack) -> str | None:
 
 
 def _configured(model: nn.Module, row: str, keys: Sequence[str]) -> tuple[str, int] | None:
-    """The key and number of blocks in the configuration of the innermost module around a row that
-    has one.
+    """Returns the key and number of blocks in the configuration of the innermost module around a
+    row that has one.
     """
     parts = row.split(".")
     for end in range(len(parts), -1, -1):
@@ -226,6 +256,28 @@ def _configured(model: nn.Module, row: str, keys: Sequence[str]) -> tuple[str, i
                 )
                 if isinstance(depth, int) and not isinstance(depth, bool):
                     return key, depth
+    return None
+
+
+def _built_by_its_class(model: nn.Module, row: str) -> int | None:
+    """How many modules the class of the innermost module with a configuration puts into a row by
+    that configuration; None where it cannot be built from it alone, and where a user wrote it.
+    """
+    parts = row.split(".")
+    for end in range(len(parts) - 1, -1, -1):
+        module = model.get_submodule(".".join(parts[:end]))
+        config = getattr(module, "config", None)
+        source = getattr(sys.modules.get(type(module).__module__), "__file__", None) or ""
+        if config is None or "site-packages" not in source:
+            continue
+        try:
+            with random_state_kept(), torch.device("meta"):
+                again = type(module)(config)
+            same = again.get_submodule(".".join(parts[end:]))
+        except Exception:
+            # A class that asks for more than its configuration, or another tree of modules.
+            return None
+        return sum(name.isdigit() for name, _ in same.named_children())
     return None
 
 
@@ -311,8 +363,8 @@ def random_in_evaluation(patient: Patient) -> Iterator[Fault]:
 
 
 def _at(patient: Patient, number: int) -> tuple[Sublayer | None, int]:
-    """The last sub-layer that was added before a value was made, and the block in which that
-    was.
+    """Returns the last sub-layer that was added before a value was made, and the block in which
+    that was.
     """
     sites = [
         (one.measured.place.addend, one)

@@ -274,7 +274,8 @@ def _inner_divided(
     root = math.sqrt(2 * stack.blocks)
     divided = [group for group in inner if group.at(law.wanted(group, stack.width)[0] / root)]
     whole = [group for group in outer if law.fits(group, stack.width)]
-    if not divided or not whole:
+    if not divided or not whole or 2 * stack.blocks in _head_widths(stack):
+        # Of heads as wide as 2L the division may be that of T5's queries, by √d of a head.
         return None
     return Fault(
         where=[name for group in (*divided, *whole) for name in group.names],
@@ -287,11 +288,16 @@ def _inner_divided(
     )
 
 
+def _head_widths(stack: Stack) -> set[int]:
+    seen = [one.measured.attention for one in stack.sublayers]
+    return {one.head_width for one in seen if one is not None}
+
+
 def _divided_base(
     patient: Patient, stack: Stack, inner: Sequence[DrawnAlike], outer: Sequence[DrawnAlike]
 ) -> tuple[str, float] | None:
-    """The law of width that all matrices follow once each is multiplied by √(2L), with its size for
-    the first.
+    """Returns the law of width that all matrices follow once each is multiplied by √(2L), with its
+    size for the first.
     """
     root = math.sqrt(2 * stack.blocks)
     tables = [
@@ -311,8 +317,8 @@ def _divided_base(
 
 
 def _other_depth(stack: Stack, law: WidthLaw, outer: Sequence[DrawnAlike]) -> int | None:
-    """The number of blocks for which these weights would be divided by √(2L); None where it is
-    none, or their own.
+    """Returns the number of blocks for which these weights would be divided by √(2L); None where it
+    is none, or their own.
     """
     sums = sum(sublayer.block > 0 and not sublayer.parallel for sublayer in stack.sublayers)
     known = {laws.depth_factor(group, law, stack) for group in outer} - {f"√{stack.blocks}", ""}

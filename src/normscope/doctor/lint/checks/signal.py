@@ -7,11 +7,13 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 import torch
+from torch import nn
 
 from ...observe.gradients import WITHOUT_AUTOGRAD
 from ...observe.path import IN_CODE
 from ...record import Sublayer
 from ...result import NO_GRADIENT, Severity
+from ...trace.forward import joined
 from ..patient import Patient, listed
 from ..rule import Fault, rule
 
@@ -134,9 +136,28 @@ def _is_constant(patient: Patient, place: Sublayer) -> bool:
     trained = patient.trained_in(place)
     matrices = {name for name in trained if name in place.measured.matrices}
     moved = set(filter(patient.gets_gradient, trained))
+    if place.is_closed and not moved.isdisjoint(_gains_of_zero(patient.model)):
+        # As of the last norm of a residual network's block: it moves first, and then the matrices.
+        return False
     return (
         patient.was_differentiated and bool(matrices) and bool(moved) and matrices.isdisjoint(moved)
     )
+
+
+def _gains_of_zero(model: nn.Module) -> set[str]:
+    """Names of the gains of norms over a batch or over channels that are 0 in every entry."""
+    gains = {
+        joined(path, "weight"): module.weight
+        for path, module in model.named_modules()
+        if isinstance(module, _NORMS_OF_CHANNELS) and module.weight is not None
+    }
+    return {name for name, gain in gains.items() if not bool(gain.detach().any())}
+
+
+_NORMS_OF_CHANNELS = (
+    nn.modules.batchnorm._NormBase,
+    nn.GroupNorm,
+)
 
 
 def _without_gradient(

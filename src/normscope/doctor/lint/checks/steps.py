@@ -177,8 +177,8 @@ def _why_dead(patient: Patient, stack: Stack, of: Sublayer) -> str:
 
 
 def _nearest(patient: Patient, stack: Stack, path: str) -> list[str]:
-    """Trainable gates at 0 that share the longest part of their path with a sub-layer's; several
-    where none is closer.
+    """Returns the trainable gates at 0 that share the longest part of their path with a
+    sub-layer's; several where none is closer.
 
     For a gate that the recorded products do not tell, as one that is read through .data: gates are
     kept beside the branch, in its block, or in a list of their own for all blocks.

@@ -91,7 +91,9 @@ def untrained_norm(patient: Patient) -> Iterator[Fault]:
 
 
 def _stream_norms(patient: Patient) -> Mapping[str, dict[str, torch.Tensor]]:
-    """Parameters of norms of a stream's width, by the path of the module and their own names."""
+    """Returns the parameters of norms of a stream's width, by the path of the module and their own
+    names.
+    """
     widths = {stack.width for stack in patient.stacks}
     found: dict[str, dict[str, torch.Tensor]] = {}
     for name, parameter in norm_parameters(patient.model).items():
@@ -179,8 +181,8 @@ def alignment(patient: Patient, stack: Stack) -> _Alignment | None:
 
 
 def _block_norms(patient: Patient, path: str, width: int) -> list[list[torch.Tensor]]:
-    """The vectors of norms in the blocks of a stack, gains first, in the order in which the norms
-    were built.
+    """Returns the vectors of norms in the blocks of a stack, gains first, in the order in which the
+    norms were built.
     """
     modules: dict[str, list[torch.Tensor]] = {}
     for name, parameter in norm_parameters(patient.model).items():

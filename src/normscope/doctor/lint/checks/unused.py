@@ -71,7 +71,7 @@ def unused_parameters(patient: Patient) -> Iterator[Fault]:
     skipped = [path for path in idle if path not in waiting]
     uncalled = _never_called(patient, unused, idle) if unused else []
     matrices = _idle_matrices(patient, unused) if unused else []
-    told = [*skipped, *uncalled]
+    told = [*waiting, *skipped, *uncalled]
 
     def elsewhere(paths: Iterable[str]) -> list[str]:
         return [path for path in paths if not any(_within(path, module) for module in told)]
@@ -90,8 +90,8 @@ def unused_parameters(patient: Patient) -> Iterator[Fault]:
 
 
 def _idle_norms(patient: Patient, unused: set[str]) -> list[str]:
-    """Norms none of whose parameters is read, where they are a stream's or stand in a module in
-    use.
+    """Returns the norms none of whose parameters is read, where they are a stream's or stand in a
+    module in use.
     """
     widths = {stack.width for stack in patient.stacks}
     norms = {
@@ -122,8 +122,8 @@ def _unregistered(patient: Patient) -> Iterator[Fault]:
 
 
 def _idle_matrices(patient: Patient, unused: set[str]) -> list[str]:
-    """One or two matrices of a sub-layer that no block reads, and an output matrix beside the one
-    in use.
+    """Returns one or two matrices of a sub-layer that no block reads, and an output matrix beside
+    the one in use.
     """
     around: dict[str, dict[str, set[bool]]] = {}
     names: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
@@ -184,7 +184,9 @@ def _like_others(
 
 
 def _left_out(patient: Patient, unused: set[str]) -> list[str]:
-    """Modules that nothing goes through, and that are sub-layers in most of the other blocks."""
+    """Returns the modules that nothing goes through, and that are sub-layers in most of the other
+    blocks.
+    """
 
     def kind(path: str) -> str:
         return re.sub(r"\d+", "#", path)
@@ -235,8 +237,8 @@ def _beside_what_rests(patient: Patient, path: str, unused: set[str]) -> bool:
 
 
 def _skipped_blocks(patient: Patient, unused: set[str]) -> list[str]:
-    """Modules "path.number" none of whose weights is read, beside others of that path some of whose
-    are.
+    """Returns the modules "path.number" none of whose weights is read, beside others of that path
+    some of whose are.
     """
     read: dict[str, bool] = {}
     for name, parameter in patient.model.named_parameters():
@@ -262,7 +264,8 @@ def _skipped_blocks(patient: Patient, unused: set[str]) -> list[str]:
 
 
 def _never_called(patient: Patient, unused: set[str], idle: Sequence[str]) -> list[str]:
-    """Blocks none of whose weights is read, where nothing was left out that they might wait for.
+    """Returns the blocks none of whose weights is read, where nothing was left out that they might
+    wait for.
 
     A block has matrices and a norm of a stream's width. In a row each has a number; one that stands
     alone counts where it is built like one in use. idle: modules beside others that are read, which

@@ -113,8 +113,8 @@ def _returns(course: RateCourse) -> int:
 
 
 def _jump(course: RateCourse) -> int | None:
-    """The first update, counted from 0, before which the rate rises at once by far more than a
-    ramp's share; None of schedules that are to restart.
+    """Returns the first update, counted from 0, before which the rate rises at once by far more
+    than a ramp's share; None of schedules that are to restart.
     """
     if "Restart" in course.kind or "Cycl" in course.kind:
         return None

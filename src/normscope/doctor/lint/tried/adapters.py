@@ -136,7 +136,9 @@ def low_rank_pairs(model: nn.Module) -> Iterator[tuple[str, str]]:
 
 
 def _factors(frozen: nn.Parameter, trained: Sequence[tuple[str, nn.Parameter]]) -> tuple[str, str]:
-    """The names of A (r, in) and B (out, r) of a frozen (out, in); "" where they are none."""
+    """Returns the names of A (r, in) and B (out, r) of a frozen (out, in); "" where they are
+    none.
+    """
     outputs, inputs = frozen.shape
     for (first, a), (second, b) in (trained, trained[::-1]):
         rank = a.shape[0]

@@ -15,8 +15,9 @@ _ENTRY_BY_ENTRY = frozenset(
 
 
 def dropped_logits(graph: Graph) -> tuple[str, ...]:
-    """The innermost modules that run where a softmax is taken of what training takes a dropout
-    of."""
+    """Returns the innermost modules that run where a softmax is taken of what training takes a
+    dropout of.
+    """
     found: dict[str, None] = {}
     for dropped in graph.trace.dropped:
         ahead, seen = [dropped], {dropped}
@@ -32,7 +33,7 @@ def dropped_logits(graph: Graph) -> tuple[str, ...]:
 
 
 def large_dropouts(graph: Graph) -> dict[str, float]:
-    """Modules that run where training drops most of what there is, with the share."""
+    """Returns the modules that run where training drops most of what there is, with the share."""
     return {
         graph.values[number].module: share
         for number, share in graph.trace.dropped.items()
@@ -44,8 +45,9 @@ _MOST = 0.7
 
 
 def token_channels(graph: Graph, streams: Sequence[Stream]) -> tuple[str, ...]:
-    """Modules that norm the batch of a stream (A, C, D) for each of C, where D are the features
-    that matrices read."""
+    """Returns the modules that norm the batch of a stream (A, C, D) for each of C, where D are the
+    features that matrices read.
+    """
     shapes = {graph.values[stream.last].shape for stream in streams}
     features = {shape[-1] for shape in shapes if len(shape) == 3 and shape[1] != shape[2]}
     read = {

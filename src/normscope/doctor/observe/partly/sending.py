@@ -33,7 +33,9 @@ def sendings(graph: Graph) -> tuple[Sending, ...]:
 
 
 def _for_all(scores_NE: Tensor, kept: int) -> tuple[int, ...]:
-    """The experts that are chosen for every token, by far; none where scores of tokens decide."""
+    """Returns the experts that are chosen for every token, by far; none where scores of tokens
+    decide.
+    """
     if not bool(scores_NE.isfinite().all()):
         return ()
     mean_E, deviation = scores_NE.mean(0), float(scores_NE.std(0).max())

@@ -9,8 +9,8 @@ from ...trace.operations import REARRANGING, TracedValue
 
 
 def detached_products(model: nn.Module, graph: Graph) -> tuple[str, ...]:
-    """Trained parameters that are multiplied with data as a detached view of them, rearranged at
-    most.
+    """Returns the trained parameters that are multiplied with data as a detached view of them,
+    rearranged at most.
     """
     weights = dict(model.named_parameters())
     found: dict[str, None] = {}
@@ -31,7 +31,9 @@ def _is_detached(graph: Graph, number: int) -> bool:
 
 
 def dropped_products(model: nn.Module, graph: Graph) -> tuple[str, ...]:
-    """Trained matrices whose products with data make nothing of what the pass returns."""
+    """Returns the trained matrices whose products with data make nothing of what the pass
+    returns.
+    """
     weights = dict(model.named_parameters())
     results = set(graph.trace.results)
     read, dropped = set[str](), dict[str, None]()
