@@ -15,11 +15,12 @@ from ..measure import counted_losses, lr_sensitivity
 from ..optim import factor
 from ..placement import named
 from ..report.comparison import contents
-from ..report.words import counted, learning_rate, number, short_name
+from ..report.words import counted, short_name
 from ..train.record import UPDATE, RunRecord
 from ..train.run_folder import Event
 from .best_rates import with_best_rate
 from .grid import Arm, Cell
+from .targets import sensitivity_words
 
 _Runs = Sequence[tuple[Cell, RunRecord]]
 """The runs of one configuration, one a seed, each with its record."""
@@ -332,7 +333,7 @@ def _rate_curve(
         initial_nats=[initial[seed] for seed in seeds],
         sensitivity=found,
         configurations=[names[arms[rate]] for rate in rates],
-        summary=_in_words(found, shared, unit)
+        summary=sensitivity_words(found, shared, unit)
         if found
         else f"no learning-rate sensitivity: {why_not}",
     )
@@ -384,20 +385,3 @@ def _sensitivity(
         seeds=found.seeds,
         replaced=found.replaced,
     ), ""
-
-
-def _in_words(found: contents.RateSensitivity, shared: Sequence[float], unit: str) -> str:
-    spread = (
-        "one seed"
-        if found.seeds == 1
-        else f"{number(found.low)} to {number(found.high)}, {found.seeds} seeds"
-    )
-    replaced = ""
-    if found.replaced:
-        verb = "counts" if found.replaced == 1 else "count"
-        replaced = f"; {counted(found.replaced, 'run')} {verb} as the loss at initialisation"
-    return (
-        f"learning-rate sensitivity {number(found.value)} {unit} ({spread}) over "
-        f"{len(shared)} rates from {learning_rate(shared[0])} to {learning_rate(shared[-1])}; best "
-        f"at {learning_rate(found.best_lr)}{replaced}"
-    )

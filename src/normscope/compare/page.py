@@ -39,7 +39,7 @@ from .facts import (
 from .grid import Arm, Cell
 from .manifest import Manifest
 from .pool import train_command
-from .targets import words_for
+from .targets import ACCURACY, accuracy_in, words_for
 from .verdict import ConfigurationOutcome, JudgedRuns, judged, summary, verdict
 
 
@@ -334,7 +334,7 @@ def _seed_result(cell: Cell, record: RunRecord, failure: str | None) -> contents
         if status is contents.Status.NON_FINITE
         else _last_finite(record.column("validation", "nll_nats")),
         scores=_scores(cell, record),
-        accuracy=_accuracy(record),
+        accuracy=accuracy_in(record),
         summed_lr=math.fsum(rates[np.isfinite(rates)]),
         message=failure or last.get("reason", ""),
     )
@@ -346,15 +346,6 @@ def _last_finite(column: NDArray[np.float64]) -> float | None:
     return float(known[-1]) if len(known) else None
 
 
-_ACCURACY = "accuracy"
-
-
-def _accuracy(record: RunRecord) -> float | None:
-    """The share of right answers at the last validation; None where none was logged."""
-    found = record.metrics.get(_ACCURACY)
-    return found if found is not None and 0 <= found <= 1 else None
-
-
 def _scores(cell: Cell, record: RunRecord) -> dict[str, float]:
     """Scores of every split that the best checkpoint was evaluated on, and the last of those made
     while training.
@@ -362,9 +353,9 @@ def _scores(cell: Cell, record: RunRecord) -> dict[str, float]:
     in_training = _last_finite(record.column("validation", "bleu"))
     found = {} if in_training is None else {"BLEU, valid, while training": in_training}
     for name, value in record.metrics.items():
-        if name != _ACCURACY:
+        if name != ACCURACY:
             found[f"{short_name(name)}, valid"] = value
-    if (right := _accuracy(record)) is not None:
+    if (right := accuracy_in(record)) is not None:
         found["accuracy, valid (%)"] = 100 * right
     for name, scores in cell.evaluations().items():
         split = short_name(name)

@@ -27,7 +27,7 @@ from ..svg import HUES, INK, house_style, inlined, to_svg
 from ..words import MISSING, NON_FINITE, counted, learning_rate, number, significant, span
 from .contents import ComparedConfiguration, ComparisonPage, GradientProfile, Status
 from .explore import explorer
-from .targets import TargetWords
+from .targets import loss_words
 
 PAGE = "report.html"
 _ENDINGS = {
@@ -82,7 +82,7 @@ def _page(
         scripted=scripted(explored),
         runs=tally(comparison.configurations),
         guess=_guess(comparison),
-        **_loss_words(comparison.words),
+        **loss_words(comparison.words),
         scores=sorted({name for seed in seeds for name in seed.scores}),
         several_seeds=any(len(row.seeds) > 1 for row in comparison.configurations),
         two_decimals=lambda value: number(value, 2),
@@ -102,18 +102,6 @@ def _guess(comparison: ComparisonPage) -> str:
         )
     guesses = f" Right without looking: {words.guesses}." if words.is_classification else ""
     return f"The {words.baseline} has a loss of {number(level)}.{guesses}"
-
-
-def _loss_words(words: TargetWords) -> dict[str, str]:
-    """How captions speak of losses."""
-    if words.short == "token":
-        return {
-            "loss_is": "Cross-entropy",
-            "in_unit": f" in {words.unit}",
-            "losses_are": f"Losses are in {words.unit}.",
-        }
-    loss_is = f"{words.unit[0].upper()}{words.unit[1:]}"
-    return {"loss_is": loss_is, "in_unit": "", "losses_are": f"Losses are {words.unit}."}
 
 
 def spread(values: Iterable[float | None], written: Callable[[float], str] = number) -> list[str]:

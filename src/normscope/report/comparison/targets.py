@@ -58,3 +58,15 @@ TOKENS = TargetWords()
 def perplexity(loss_nats: float) -> str:
     """e to the loss, in three digits; a loss beyond all floats has one as well."""
     return significant(math.exp(loss_nats), 3) if loss_nats < 700 else "over 1e304"
+
+
+def loss_words(words: TargetWords) -> dict[str, str]:
+    """Returns how captions speak of losses."""
+    if words.short == "token":
+        return {
+            "loss_is": "Cross-entropy",
+            "in_unit": f" in {words.unit}",
+            "losses_are": f"Losses are in {words.unit}.",
+        }
+    loss_is = f"{words.unit[0].upper()}{words.unit[1:]}"
+    return {"loss_is": loss_is, "in_unit": "", "losses_are": f"Losses are {words.unit}."}
