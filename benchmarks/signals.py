@@ -75,6 +75,12 @@ def has_part(folder: Path) -> bool:
     return any(file.suffix != ".json" for file in folder.rglob("parts/*"))
 
 
+def between(folder: Path) -> bool:
+    """Whether a run of a grid has ended and another begun."""
+    files = folder.rglob("metrics.jsonl")
+    return any('"event": "finished"' in file.read_text() for file in files)
+
+
 def tunes(folder: Path) -> bool:
     """Whether a training of a search counts its updates."""
     return any(folder.rglob("updates.txt"))
@@ -150,6 +156,9 @@ def states(inputs: Path) -> list[State]:
     evaluate = ["evaluate", str(inputs / "translated"), "--beam", "30"]
     rescue = ["study", "rescue", "--out", "study"]
     compare = ["compare", "--placements", "pre-ln,post-ln", "--out", "grid", *training()[3:]]
+    short = training(train__duration="2")[3:]
+    grid = ["compare", "--placements", "pre-ln,post-ln", "--seeds", "40", "--out", "grid", *short]
+    moved = ["transplant", "gpt2", "--to", "peri-ln", "--out", "moved"]
     return [
         State("train, imports", training(), begun, 1.0),
         State("train, updates", training(), logged, 0.5),
@@ -157,6 +166,7 @@ def states(inputs: Path) -> list[State]:
         State("train, the search for BLEU", bleu, logged, 2.0),
         State("train, a checkpoint", large, saves),
         State("compare, updates", compare, logged, 1.0),
+        State("compare, between runs", grid, between, 0.1),
         State("study rescue, imports of its processes", rescue, begun, 6.0),
         State("study rescue, trainings", rescue, measures, 3.0),
         State("data prepare, reading", [*prepare, *two], begun, 4.0),
@@ -169,6 +179,9 @@ def states(inputs: Path) -> list[State]:
         State("finetune, imports", finetune, begun, 5.0),
         State("finetune, updates", finetune, tunes, 1.0),
         State("evaluate, translating", evaluate, begun, 8.0),
+        State("transplant, imports", moved, begun, 1.5),
+        State("transplant, a proof", moved, begun, 7.0),
+        State("study lemmas, measuring", ["study", "lemmas", "--out", "study"], begun, 8.0),
         State("doctor, imports", ["doctor", "gpt2"], begun, 1.5),
         State("doctor, a diagnosis", ["doctor", "gpt2"], begun, 7.0),
     ]

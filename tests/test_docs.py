@@ -95,6 +95,7 @@ FAILS = (
     "normscope doctor my_post_ln.py:build --rate 1e-3 --log trainer_state.json",
     "normscope doctor my_model.py:build --rate 5e-4 --html report.html",
     "normscope doctor letters.py:build --log log.jsonl",
+    "normscope doctor --log bad.csv --baseline good.csv",
 )
 """Commands whose exit code is 1: a finding is what they show."""
 _BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)

@@ -77,7 +77,13 @@ MENU = {
     "README": {
         "Start": ["docs/doctor", "docs/choosing", "docs/placements", "docs/studies"],
         "Use": [
-            *("docs/comparing", "docs/transplant", "docs/own-models", "docs/own-placements"),
+            *(
+                "docs/comparing",
+                "docs/transplant",
+                "docs/own-models",
+                "docs/own-placements",
+                "docs/walks",
+            ),
             *("docs/training", "docs/data", "docs/models", "docs/pretraining", "docs/finetuning"),
             *("docs/exchange", "docs/gpu", "docs/one-large-run", "docs/clusters"),
         ],

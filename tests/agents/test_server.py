@@ -133,6 +133,7 @@ def test_diagnose_answers_as_the_brief_doctor_does_and_names_what_it_ran(
     *lines, last = answer_of(told, "diagnose").splitlines()
     assert last == "files run: my_model.py, parts.py"
     command = ["doctor", "--brief", "my_model.py:build", "--log", "log.csv"]
+    command += ["--batch-tokens", "500k"]
     done = subprocess.run(
         [sys.executable, "-P", "-m", "normscope", *command],
         cwd=root,
@@ -153,7 +154,9 @@ def test_explain_log_answers_without_running_anything(told: tuple[Path, Session]
 
 
 def test_choose_recommends_and_predict_answers_in_json(told: tuple[Path, Session]) -> None:
-    assert "24 blocks of width 1,024, muon" in answer_of(told, "choose").splitlines()[0]
+    first = answer_of(told, "choose").splitlines()[0]
+    assert "24 blocks of width 1,024, muon" in first
+    assert "in batches of 500,000" in " ".join(answer_of(told, "choose").split())
     curves = json.loads(answer_of(told, "predict"))
     assert list(curves) == ["pre-ln", "post-ln"]
     assert all(len(one["q"]) == 49 for one in curves.values())
@@ -188,6 +191,8 @@ WRONG: list[tuple[Call, str]] = [
     (("predict", {"placements": ["pre-lm"]}), "did you mean 'pre-ln'?"),
     (("predict", {"placements": ["--import=my_model.py"]}), "unknown placement '--import="),
     (("choose", {"tokens": "many"}), "'many' is no number"),
+    (("choose", {"batch_tokens": "large"}), "'large' is no number"),
+    (("diagnose", {"target": "my_model.py:build", "batch_tokens": "0"}), "batch"),
     (("transplant", {"target": "my_model.py:build", "to": "pre-ln", "out": "."}), "exists"),
     (("compare", {"target": "my_model.py:build", "out": "o", "peak_lr": [-1.0]}), "peak_lr"),
     (("normalise", {}), "Unknown tool: normalise"),

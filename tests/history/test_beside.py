@@ -8,6 +8,7 @@ import random
 import pytest
 
 from normscope.history.beside import beside, beside_words
+from normscope.history.explain import FLAT_ABOVE, FLAT_UNKNOWN, beside_good, explain
 from normscope.history.record import History, LoggedSeries
 
 
@@ -64,3 +65,27 @@ def test_logs_without_a_common_update_are_refused() -> None:
     late = History(source="late", loss=LoggedSeries((400, 401), (2.0, 2.0)))
     with pytest.raises(ValueError, match="late has no update in common with log 1: updates 400 to"):
         beside(training(1), late)
+
+
+@pytest.mark.parametrize(
+    ("reached", "cause"), [(2.0, FLAT_ABOVE), (2.6, FLAT_ABOVE), (2.9, FLAT_UNKNOWN)]
+)
+def test_a_good_training_tells_what_a_flat_one_could_have_learned(
+    reached: float, cause: str
+) -> None:
+    draw = random.Random(0)
+    flat: dict[int, float] = {}
+    good: dict[int, float] = {}
+    for at in range(1, 301):
+        flat[at] = (3.0 + 2 * math.exp(-at / 4)) * math.exp(draw.gauss(0, 0.01))
+        good[at] = reached + (5 - reached) * math.exp(-at / 40)
+    history = History(source="flat", loss=LoggedSeries.of(flat))
+    alone = explain(history)
+    assert [one.cause for one in alone.episodes] == [FLAT_UNKNOWN]
+    found = beside_good(alone, beside(history, History(source="good", loss=LoggedSeries.of(good))))
+    (episode,) = found.episodes
+    assert episode.cause == cause
+    assert found.good is not None
+    if cause == FLAT_ABOVE:
+        assert (str(found.severity), episode.kind) == ("warning", "plateau")
+        assert f"stands at {reached:.2f} at update 300" in " ".join(episode.evidence)

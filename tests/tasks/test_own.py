@@ -466,9 +466,9 @@ def test_a_stream_without_order_is_told_at_the_start(tmp_path: Path) -> None:
 
 def test_a_function_that_nothing_calls_is_told(tmp_path: Path) -> None:
     said: list[str] = []
-    factory = written(tmp_path, f"{MODEL}\n\ndef metrics(model, batch):\n    raise RuntimeError\n")
+    factory = written(tmp_path, f"{MODEL}\n\ndef metrics(found):\n    raise RuntimeError\n")
     trained(factory, tmp_path / "run", "train.duration=1", say=said.append)
-    assert any("has metrics(), which is not called" in line for line in said)
+    assert any("has a metrics() that is not called" in line for line in said)
 
 
 def test_without_a_validation_the_first_batches_stand_in_and_it_is_told(tmp_path: Path) -> None:

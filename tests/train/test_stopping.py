@@ -94,7 +94,7 @@ def test_a_run_at_chance_is_stopped_says_why_and_goes_on_to_the_bits_of_one_that
     assert progress.update == 8
     assert run.events()[-1].items() >= {"event": "decided", "update": 8, "validations": 3}.items()
     assert re.fullmatch(
-        rf"not below .*{chance:.3f} nats at 3 validations in a row .*", run.events()[-1]["reason"]
+        rf"not below .*{chance:.3f}, at 3 validations in a row .*", run.events()[-1]["reason"]
     )
     assert said == [f"stopped early after update 8: {run.events()[-1]['reason']}"]
     before = run.metrics_file.read_bytes()

@@ -36,6 +36,9 @@ _Placements = Annotated[
 ]
 _Blocks = Annotated[int, Field(ge=1, description="Number of blocks of the stack.")]
 _Width = Annotated[int, Field(ge=1, description="Width of the model.")]
+_BatchTokens = Annotated[
+    str, Field(description="Tokens of one update, such as 500k: the best rate hangs on them.")
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +53,7 @@ class Tools:
         log: Annotated[str, Field(description="The log of its training, as explain_log.")] = "",
         rate: Annotated[float | None, Field(description="The peak learning rate planned.")] = None,
         optimizer: Annotated[str, Field(description="Such as adam or sgd.")] = "",
+        batch_tokens: _BatchTokens = "",
         settings: _Settings = [],  # noqa: B006
         learn: Annotated[
             bool, Field(description="Also train a copy for half a minute: can it learn at all?")
@@ -70,6 +74,8 @@ class Tools:
             words.append("--learn")
         if optimizer:
             words.append(f"--optimizer={optimizer}")
+        if batch_tokens:
+            words.append(f"--batch-tokens={batch_tokens}")
         return await answer(self.root, [*words, "--", self.root.target(target)])
 
     async def explain_log(
@@ -113,6 +119,7 @@ class Tools:
         width: _Width = 768,
         optimizer: Annotated[str, Field(description="Such as adamw or muon.")] = "adamw",
         tokens: Annotated[str, Field(description="Of the whole training, such as 5B.")] = "",
+        batch_tokens: _BatchTokens = "",
         evidence: Annotated[bool, Field(description="All of it, in long JSON.")] = False,
     ) -> str:
         """Say which placements, rates and warm-ups the evidence supports for a model that is to be
@@ -122,6 +129,8 @@ class Tools:
         words.append(f"--optimizer={optimizer}")
         if tokens:
             words.append(f"--tokens={tokens}")
+        if batch_tokens:
+            words.append(f"--batch-tokens={batch_tokens}")
         if evidence:
             words.append("--json")
         return await answer(self.root, [*words, "--", *placements], runs_code=False)

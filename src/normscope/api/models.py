@@ -152,7 +152,7 @@ def _name_of(placement: str | None) -> str | None:
 @checked
 def transplant(
     model: nn.Module,
-    to: str,
+    to: str | Path,
     *,
     inputs: Inputs | None = None,
     qk_norm: str = "none",
@@ -167,8 +167,9 @@ def transplant(
         to: the name of a placement, or a folder that `normscope transplant`, or `save_pretrained`
             of a transplanted model of transformers, has written: then the model gets the weights
             that lie there. `own` leaves it.
-        qk_norm: norms on queries and keys: head, as Qwen 3 has them, whole, as OLMo 2, or another,
-            as head-layer; they may stand behind the name too, as peri-ln+qk-norm.
+        qk_norm: norms on queries and keys: head, as Qwen 3 has them, whole, as OLMo 2, head-after,
+            behind rotary positions as Hunyuan, or another, as head-layer; they may stand behind the
+            name too, as peri-ln+qk-norm.
 
     The model:
         model: a model of torch's, whatever its sub-layers.
@@ -196,7 +197,7 @@ def transplant(
     model is as it was; ValueError for an unknown placement, or an optimizer that holds other
     parameters than the model's.
     """
-    folder, to = _folder_or_name(to, qk_norm)
+    folder, name = _folder_or_name(str(to), qk_norm)
     before = {id(parameter) for parameter in model.parameters()}
     if optimizer is not None:
         _refuse_others(optimizer, before)
@@ -208,7 +209,7 @@ def transplant(
         known = bool(optimizer and optimizer.state)
         surgery.transplant(
             model,
-            named(to),
+            named(name),
             inputs,
             initialise=initialise,
             stack=stack,

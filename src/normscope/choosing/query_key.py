@@ -165,7 +165,8 @@ def answer(case: ModelToTrain) -> QueryKeyAnswer:
             "whether they end lower at this size, rate and length: no comparison that we can cite "
             "is decided by several seeds, each side at the rate that is best for it",
             "each head on its own beside all heads together, and before rotary positions beside "
-            "after: published models differ, and nobody whom we can cite has compared them",
+            "after: published models differ, and nobody whom we can cite has compared them "
+            "(`--qk-norm head,whole,head-after` does)",
             "how long a training has to be before they matter: logits grow slowly, and short "
             "trainings do not show it",
         ],

@@ -115,10 +115,7 @@ def _placement(choice: EvidenceForModel) -> tuple[str, _Recommendation]:
                 f"(results/{found.setting}). Several were compared, each "
                 "tested separately, without correction for multiple comparisons."
             )
-            surer = (
-                f"`normscope compare` of {claim.placement} and {BASELINE} on your text, with three "
-                "seeds"
-            )
+            surer = _on_your_text(claim.placement, choice, seeds=3)
             return claim.placement, _Recommendation(
                 what="Placement", says=claim.placement, sure=sure, surer=surer
             )
@@ -142,11 +139,21 @@ def _baseline(choice: EvidenceForModel, lower: QuestionAnswers) -> _Recommendati
         if not worth:
             ends = f"it ends {_below(replace(found, mean=-found.mean))} {other.placement}"
         said.append(f"{_trained_at(choice, found)} {ends}.")
-    other_one = worth[0].placement if worth else "another"
-    surer = f"`normscope compare` of {BASELINE} and {other_one} on your text"
+    other_one = worth[0].placement if worth else "peri-ln"
+    surer = _on_your_text(other_one, choice)
     if choice.case.tokens is None:
         surer += "; say how long you train (`--tokens`)"
     return _Recommendation(what="Placement", says=BASELINE, sure=" ".join(said), surer=surer)
+
+
+def _on_your_text(placement: str, choice: EvidenceForModel, *, seeds: int = 1) -> str:
+    """The command that compares a placement with the baseline on the user's own text."""
+    command = f"normscope compare FILE.py:FUNCTION --placements {BASELINE},{placement}"
+    if choice.case.optimizer != "adam":
+        command += f" --optimizers {choice.case.optimizer}"
+    if seeds > 1:
+        command += f" --seeds {seeds}"
+    return f"`{command}`"
 
 
 def _compared_near(choice: EvidenceForModel, lower: QuestionAnswers) -> str:

@@ -34,8 +34,8 @@ def transplant(
         to: A placement, such as peri-ln; `normscope placements` lists them; `own`, with --qk-norm,
             leaves it.
         qk_norm: Norms on queries and keys: head for one of each head, as Qwen 3 and Gemma 3; whole
-            for one over all heads, as OLMo 2; with -rms, -layer or -unit for another than the
-            model's.
+            for one over all heads, as OLMo 2; head-after for one of each head after rotary
+            positions, as Hunyuan; with -rms, -layer or -unit for another than the model's.
 
     The model:
         target: package.module:function or file.py:function that returns a model or (model, inputs);

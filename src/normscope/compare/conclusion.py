@@ -7,14 +7,14 @@ from enum import StrEnum
 
 from ..placement import StandIn, named
 from ..placement.printing import formula
-from ..report.words import counted, joined, number
+from ..report.comparison.targets import TOKENS, TargetWords, perplexity
+from ..report.words import counted, joined, number, percentage
 from ..tasks.registry import task_of
 from ..tasks.run_config import RunConfig
 from .verdict import (
     MOST_OF_THE_GAIN,
     ConfigurationOutcome,
     Outcome,
-    perplexity,
 )
 
 NEEDS_WARMUP = {"post-ln": True, "pre-ln": False}
@@ -65,7 +65,11 @@ class _View:
     least_seeds: int
 
 
-def what_the_paper_says(configurations: Sequence[ConfigurationOutcome], unigram_nats: float) -> str:
+def what_the_paper_says(
+    configurations: Sequence[ConfigurationOutcome],
+    unigram_nats: float,
+    words: TargetWords = TOKENS,
+) -> str:
     """A sentence: what it says, and whether the runs agree, differ or cannot say, and why they
     cannot.
     """
@@ -102,10 +106,10 @@ def what_the_paper_says(configurations: Sequence[ConfigurationOutcome], unigram_
             clauses.append(f"{_WORDS[None]} {_title(configurations, name)}, which {reasons}")
     few = any(view.least_seeds == 1 for view in views if view.answer is not None)
     better = [
-        words
+        clause
         for name, needed in NEEDS_WARMUP.items()
         if not needed
-        for words in _better(configurations, name)
+        for clause in _better(configurations, name, words)
     ]
     said = (
         f"{_SAID}: {'as far as one seed can say, ' if few else ''}these runs "
@@ -114,7 +118,9 @@ def what_the_paper_says(configurations: Sequence[ConfigurationOutcome], unigram_
     return f"{'; '.join([said, *better])}."
 
 
-def _better(configurations: Sequence[ConfigurationOutcome], placement: str) -> Iterator[str]:
+def _better(
+    configurations: Sequence[ConfigurationOutcome], placement: str, words: TargetWords
+) -> Iterator[str]:
     """Yields the settings in which a placement that is said to need no warm-up trained without one,
     and ended lower with it in every seed.
     """
@@ -129,10 +135,11 @@ def _better(configurations: Sequence[ConfigurationOutcome], placement: str) -> I
         ]
         best = min(warm, key=lambda one: one.row.mean_loss, default=None)
         if best is not None and max(best.row.losses) < min(bare.row.losses):
-            with_it, without = number(best.row.mean_loss, 2), number(bare.row.mean_loss, 2)
+            with_it = words.short_loss(best.row.mean_loss)
+            without = number(bare.row.mean_loss, 2)
             yield (
                 f"{_title(configurations, placement)} trains without warm-up and was better with "
-                f"it at this rate ({with_it} nats with, {without} without)"
+                f"it at this rate ({with_it} with, {without} without)"
             )
 
 
@@ -213,9 +220,9 @@ _NAMED = 3
 _VERBS = {
     Outcome.LEARNED: "learned",
     Outcome.LESS: "learned less than the best",
-    Outcome.NEAR: "did hardly better than the unigram baseline",
-    Outcome.BASELINE: "did no better than the unigram baseline",
-    Outcome.WORSE: "did worse than the unigram baseline",
+    Outcome.NEAR: "did hardly better than the {baseline}",
+    Outcome.BASELINE: "did no better than the {baseline}",
+    Outcome.WORSE: "did worse than the {baseline}",
     Outcome.DIVERGED: "diverged",
     Outcome.NEVER_PEAKED: "ended before the end of the warm-up",
     Outcome.FAILED: "failed",
@@ -227,34 +234,37 @@ _NOT_ALL_KNOWN = "did not finish all runs"
 
 
 def conclusion(
-    configurations: Sequence[ConfigurationOutcome], unigram_nats: float
+    configurations: Sequence[ConfigurationOutcome],
+    unigram_nats: float,
+    words: TargetWords = TOKENS,
 ) -> tuple[str, str]:
     """Returns the findings, from the outcomes and losses of the runs alone, and whether the paper
-    agrees: a sentence each.
+    agrees: a sentence each. words: those of the data.
     """
-    return _found_words(configurations, unigram_nats), what_the_paper_says(
-        configurations, unigram_nats
-    )
+    found = _found_words(configurations, unigram_nats, words)
+    return found, what_the_paper_says(configurations, unigram_nats, words)
 
 
-def _found_words(configurations: Sequence[ConfigurationOutcome], unigram_nats: float) -> str:
+def _found_words(
+    configurations: Sequence[ConfigurationOutcome], unigram_nats: float, words: TargetWords
+) -> str:
     if not any(outcome.ended for one in configurations for outcome in one.outcomes):
         return "No run has ended yet, and so nothing is found."
     without = [one for one in configurations if not one.row.warmup_updates]
     with_warmup = [one for one in configurations if one.row.warmup_updates]
     said = []
     if without:
-        said.append(f"without warm-up, {_became(without)}")
+        said.append(f"without warm-up, {_became(without, words)}")
     if with_warmup:
-        said.append(f"with warm-up, {_became(with_warmup)}")
+        said.append(f"with warm-up, {_became(with_warmup, words)}")
     # Which is the best is what one looks for first; a baseline alone is what all stand beside.
     first = 0 if any(one.best for one in configurations) else len(said)
-    said.insert(first, _lowest(configurations, unigram_nats))
+    said.insert(first, _lowest(configurations, unigram_nats, words))
     text = "; ".join(said)
     return f"{text[0].upper()}{text[1:]}."
 
 
-def _became(configurations: Sequence[ConfigurationOutcome]) -> str:
+def _became(configurations: Sequence[ConfigurationOutcome], words: TargetWords) -> str:
     """Returns which configurations did what: "Pre-LN (0.35 nats) learned and Post-LN (4.74 nats)
     did no better than the unigram baseline".
     """
@@ -262,15 +272,24 @@ def _became(configurations: Sequence[ConfigurationOutcome]) -> str:
     by_verb: dict[str, list[str]] = {}
     for one in configurations:
         name = str(one.row.name) if titles[one.row.name.group] > 1 else one.row.name.group
-        loss = f" ({number(one.row.mean_loss, 2)} nats)" if one.row.losses else ""
-        by_verb.setdefault(_verb(one), []).append(name + loss)
+        reached = f" ({_reached(one, words)})" if one.row.losses else ""
+        by_verb.setdefault(_verb(one), []).append(name + reached)
     order = [*_VERBS.values(), _SOME_SEEDS, _NO_SEED, _NOT_ALL_KNOWN]
     clauses = []
     for verb in sorted(by_verb, key=order.index):
         names = by_verb[verb]
         several = f"{len(names)} of {counted(len(configurations), 'configuration')}"
-        clauses.append(f"{joined(names) if len(names) <= _NAMED else several} {verb}")
+        said = verb.format(baseline=words.baseline)
+        clauses.append(f"{joined(names) if len(names) <= _NAMED else several} {said}")
     return joined(clauses)
+
+
+def _reached(one: ConfigurationOutcome, words: TargetWords) -> str:
+    """How far a configuration came, in brackets: of a classification what it has right."""
+    right = one.row.mean_accuracy
+    if words.is_classification and right is not None:
+        return f"{percentage(right, 1)} right"
+    return words.short_loss(one.row.mean_loss)
 
 
 def _verb(one: ConfigurationOutcome) -> str:
@@ -284,7 +303,9 @@ def _verb(one: ConfigurationOutcome) -> str:
     return _NO_SEED if all(kind.decided for kind in kinds) else _NOT_ALL_KNOWN
 
 
-def _lowest(configurations: Sequence[ConfigurationOutcome], unigram_nats: float) -> str:
+def _lowest(
+    configurations: Sequence[ConfigurationOutcome], unigram_nats: float, words: TargetWords
+) -> str:
     """Returns the best configuration with its numbers, and whether its seeds tell it from the
     others.
     """
@@ -294,27 +315,35 @@ def _lowest(configurations: Sequence[ConfigurationOutcome], unigram_nats: float)
         if seeds == {1}
         else f"{min(seeds)}{f' to {max(seeds)}' if len(seeds) > 1 else ''} seeds each"
     )
-    baseline = f"unigram baseline {number(unigram_nats, 2)}"
     best = next((one for one in configurations if one.best), None)
     if best is None:
-        return f"the {baseline} nats per token ({each})"
-    loss = best.row.mean_loss
-    words = (
-        f"the best is {best.row.name} with {number(loss, 2)} nats per token (perplexity "
-        f"{perplexity(loss)}; {baseline})"
-    )
+        unit = " nats per token" if words.short == "token" else ""
+        guesses = f", {words.guesses}" if words.is_classification else ""
+        return f"the {words.baseline} {number(unigram_nats, 2)}{unit}{guesses} ({each})"
+    loss, right = best.row.mean_loss, best.row.mean_accuracy
+    if words.is_classification and right is not None:
+        said = f"{percentage(right, 1)} right of the validation ({words.guesses})"
+    elif words.short == "token":
+        said = (
+            f"{number(loss, 2)} nats per token (perplexity {perplexity(loss)}; {words.baseline} "
+            f"{number(unigram_nats, 2)})"
+        )
+    else:
+        said = f"a loss of {words.loss(loss)} (the {words.baseline} {number(unigram_nats, 2)})"
+    by_loss = " by its loss" if words.is_classification else ""
+    said = f"the best{by_loss} is {best.row.name} with {said}"
     others = [one.row.losses for one in configurations if one is not best and one.row.losses]
     if not others:
-        return f"{words}, from {each}"
+        return f"{said}, from {each}"
     if min(seeds) == 1:
-        return f"{words}, from {each}, which does not tell near losses apart"
+        return f"{said}, from {each}, which does not tell near losses apart"
     near = sum(min(losses) <= max(best.row.losses) for losses in others)
     apart = (
         f"whose seeds overlap with those of {counted(near, 'other')}"
         if near
         else "below every seed of the others"
     )
-    return f"{words}, {apart}, from {each}"
+    return f"{said}, {apart}, from {each}"
 
 
 def formula_in(placement: str, config: RunConfig) -> str:

@@ -15,11 +15,12 @@ from ..measure import counted_losses, lr_sensitivity
 from ..optim import factor
 from ..placement import named
 from ..report.comparison import contents
-from ..report.words import counted, learning_rate, number, short_name
+from ..report.words import counted, short_name
 from ..train.record import UPDATE, RunRecord
 from ..train.run_folder import Event
 from .best_rates import with_best_rate
 from .grid import Arm, Cell
+from .targets import sensitivity_words
 
 _Runs = Sequence[tuple[Cell, RunRecord]]
 """The runs of one configuration, one a seed, each with its record."""
@@ -245,12 +246,12 @@ class EndedRun:
 
 
 def rate_curves(
-    runs: Sequence[EndedRun], names: Mapping[Arm, contents.Name]
+    runs: Sequence[EndedRun], names: Mapping[Arm, contents.Name], unit: str = "nats per token"
 ) -> tuple[list[contents.RateCurve], list[float]]:
     """Returns a curve for each placement, warm-up and optimiser, and the rates that all have; none
     where there is one rate.
 
-    names: of all configurations, for those who look for the run of a point.
+    names: of all configurations, for those who look for the run of a point. unit: of losses.
     """
     several_optimizers = len({ran.arm.optimizer for ran in runs}) > 1
     groups: dict[contents.Name, list[EndedRun]] = {}
@@ -265,7 +266,8 @@ def rate_curves(
     if max(map(len, rates), default=0) < 2:
         return [], []
     shared = sorted(set.intersection(*rates))
-    return [_rate_curve(name, group, shared, names) for name, group in groups.items()], shared
+    curves = [_rate_curve(name, group, shared, names, unit) for name, group in groups.items()]
+    return curves, shared
 
 
 def best_of_each(runs: Sequence[EndedRun]) -> set[Arm]:
@@ -299,6 +301,7 @@ def _rate_curve(
     runs: Sequence[EndedRun],
     shared: Sequence[float],
     names: Mapping[Arm, contents.Name],
+    unit: str,
 ) -> contents.RateCurve:
     rates = sorted({ran.arm.peak_lr for ran in runs})
     seeds = sorted({ran.result.seed for ran in runs})
@@ -330,7 +333,9 @@ def _rate_curve(
         initial_nats=[initial[seed] for seed in seeds],
         sensitivity=found,
         configurations=[names[arms[rate]] for rate in rates],
-        summary=_in_words(found, shared) if found else f"no learning-rate sensitivity: {why_not}",
+        summary=sensitivity_words(found, shared, unit)
+        if found
+        else f"no learning-rate sensitivity: {why_not}",
     )
     return with_best_rate(of_rates, drawn)
 
@@ -380,20 +385,3 @@ def _sensitivity(
         seeds=found.seeds,
         replaced=found.replaced,
     ), ""
-
-
-def _in_words(found: contents.RateSensitivity, shared: Sequence[float]) -> str:
-    spread = (
-        "one seed"
-        if found.seeds == 1
-        else f"{number(found.low)} to {number(found.high)}, {found.seeds} seeds"
-    )
-    replaced = ""
-    if found.replaced:
-        verb = "counts" if found.replaced == 1 else "count"
-        replaced = f"; {counted(found.replaced, 'run')} {verb} as the loss at initialisation"
-    return (
-        f"learning-rate sensitivity {number(found.value)} nats per token ({spread}) over "
-        f"{len(shared)} rates from {learning_rate(shared[0])} to {learning_rate(shared[-1])}; best "
-        f"at {learning_rate(found.best_lr)}{replaced}"
-    )

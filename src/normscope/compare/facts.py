@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from ..optim import parse_duration
 from ..placement import AsBuilt, named
 from ..report.comparison.contents import Status
+from ..report.comparison.targets import TOKENS, TargetWords
 from ..report.words import counted, joined, short_name, significant
 from ..tasks.protocol import StartingWeights
 from ..tasks.registry import task_of
@@ -16,10 +17,14 @@ from .verdict import LEARNED_BELOW, MOST_OF_THE_GAIN, WORSE_ABOVE, JudgedRuns
 
 
 def facts(
-    configs: Sequence[RunConfig], corpus_facts: Sequence[tuple[str, str]], *, seeds: Sequence[int]
+    configs: Sequence[RunConfig],
+    corpus_facts: Sequence[tuple[str, str]],
+    *,
+    seeds: Sequence[int],
+    words: TargetWords = TOKENS,
 ) -> list[tuple[str, str]]:
     """Returns the properties that the runs of a comparison share, as rows of a table. seeds: the
-    number for each configuration.
+    number for each configuration. words: those of their data.
     """
     config = configs[0]
     task = task_of(config)
@@ -39,11 +44,8 @@ def facts(
         ("Loss", task.loss_words(config)),
         ("Precision", _precision(configs)),
         ("Seeds", f"{' to '.join(map(str, dict.fromkeys((min(seeds), max(seeds)))))} per row"),
-        (
-            "Unigram baseline",
-            "the entropy of the targets' tokens: the loss of a model that ignores its input",
-        ),
-        ("Learned", f"last validation loss under {LEARNED_BELOW:.0%} of the unigram baseline"),
+        *_guessing(words),
+        ("Learned", f"last validation loss under {LEARNED_BELOW:.0%} of the {words.baseline}"),
         (
             "Learned less",
             f"learned, and gained under {MOST_OF_THE_GAIN:.0%} of what the best configuration "
@@ -53,6 +55,17 @@ def facts(
         ("No better", f"from the baseline to {WORSE_ABOVE:.0%} of it; worse: above that"),
         ("Best", "the lowest mean loss of all configurations whose every run learned"),
     ]
+
+
+def _guessing(words: TargetWords) -> list[tuple[str, str]]:
+    """Rows that say what a model reaches which does not look."""
+    if words.short == "token":
+        is_called = "the entropy of the targets' tokens: the loss of a model that ignores its input"
+        return [("Unigram baseline", is_called)]
+    rows = [(f"{words.baseline[0].upper()}{words.baseline[1:]}", words.baseline_is)]
+    if words.is_classification:
+        rows.append(("Right without looking", f"{words.guesses}, of {words.classes} labels"))
+    return rows
 
 
 def _precision(configs: Sequence[RunConfig]) -> str:

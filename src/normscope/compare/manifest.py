@@ -18,7 +18,7 @@ from ..limits.reading import parse_toml
 from ..placement import registered
 from ..runs.config import left_open, load_run_config
 from ..settings.tables import differences
-from ..tasks.protocol import AnyCorpus, StartingWeights
+from ..tasks.protocol import AnyCorpus, StartingWeights, TargetFacts
 from ..tasks.registry import config_of, task_of
 from ..tasks.run_config import RunConfig
 from ..train import RunFolder
@@ -60,6 +60,8 @@ class _AboutCorpus:
     """Entropy of the validation targets: the loss of a model that ignores its input."""
     facts: list[tuple[str, str]]
     """Rows of a table."""
+    targets: TargetFacts = field(default_factory=TargetFacts)
+    """What the losses are means over; tokens, in folders of earlier versions."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,7 +123,8 @@ def about(config: RunConfig, corpus: AnyCorpus) -> Manifest:
     """Returns the manifest of a comparison without runs."""
     task = task_of(config)
     facts = list(task.corpus_facts(config, corpus))
-    return Manifest(corpus=_AboutCorpus(corpus.fingerprint, task.chance_nats(corpus), facts))
+    chance, targets = task.chance_nats(corpus), task.targets(corpus)
+    return Manifest(corpus=_AboutCorpus(corpus.fingerprint, chance, facts, targets))
 
 
 def write_manifest(folder: Path, manifest: Manifest) -> None:
@@ -163,7 +166,9 @@ def read_manifest(folder: Path) -> Manifest | None:
             )
         return Manifest(
             title=str(table["title"]),
-            corpus=_AboutCorpus(str(corpus["fingerprint"]), unigram, facts),
+            corpus=_AboutCorpus(
+                str(corpus["fingerprint"]), unigram, facts, _targets(corpus.get("targets", {}))
+            ),
             commands=tuple(map(str, table["commands"])),
             cells=tuple(plain(name, file) for name in table["cells"]),
             failed={str(name): str(why) for name, why in table["failed"].items()},
@@ -184,6 +189,15 @@ def _known(placement: object) -> str:
     return str(placement) if placement in registered() else ""
 
 
+def _targets(found: object) -> TargetFacts:
+    """As it was kept. Raises ValueError for what is none."""
+    try:
+        return _TARGETS.validate_python(found)
+    except ValidationError as error:
+        raise ValueError(f"what losses are means over: {first_fault(error)}") from None
+
+
+_TARGETS: TypeAdapter[TargetFacts] = TypeAdapter(TargetFacts, config=None)
 _Above0 = Annotated[float, Field(gt=0, le=LARGEST)]
 
 

@@ -23,6 +23,7 @@ from ..processes.surroundings import is_held
 from ..provenance import provenance
 from ..report.comparison import contents
 from ..report.comparison.page import PAGE, write
+from ..report.comparison.targets import TargetWords
 from ..report.plain import plain_values
 from ..report.words import learning_rate, short_name
 from ..train.record import RunRecord, record_of
@@ -38,6 +39,7 @@ from .facts import (
 from .grid import Arm, Cell
 from .manifest import Manifest
 from .pool import train_command
+from .targets import ACCURACY, accuracy_in, words_for
 from .verdict import ConfigurationOutcome, JudgedRuns, judged, summary, verdict
 
 
@@ -51,6 +53,11 @@ def results(page: contents.ComparisonPage) -> dict[str, Any]:
         **provenance(),
         "conclusion": list(page.conclusion),
         "chance_nll_nats": page.unigram_loss_nats,
+        "targets": {
+            "one": page.words.one,
+            "commonest_label_share": page.words.commonest_share,
+            "labels": page.words.classes,
+        },
         "arms": [_configuration_data(configuration) for configuration in page.configurations],
         "validation": [
             {
@@ -142,7 +149,7 @@ def read(cells: list[Cell], manifest: Manifest) -> contents.ComparisonPage:
     """Returns all runs of the grid as the contents of their page. A run whose log is damaged is one
     that failed.
     """
-    unigram = manifest.corpus.unigram_nats
+    unigram, words = manifest.corpus.unigram_nats, words_for(manifest.corpus.targets)
     by_arm, failed = _by_arm(cells, manifest.failed)
     names = configuration_names(list(by_arm))
     rows = _rows(by_arm, failed, names, manifest.own_placement)
@@ -152,7 +159,7 @@ def read(cells: list[Cell], manifest: Manifest) -> contents.ComparisonPage:
         for (arm, runs), row in zip(by_arm.items(), rows, strict=True)
         for (_, record), result in zip(runs, row.seeds, strict=True)
     ]
-    by_rate, shared_lrs = curves.rate_curves(ran, names)
+    by_rate, shared_lrs = curves.rate_curves(ran, names, words.short_unit)
     drawn = _drawn(ran, has_rates=bool(by_rate))
     named_runs = [(names[arm], runs) for arm, runs in by_arm.items() if arm in drawn]
     left_out = [(names[arm], runs) for arm, runs in by_arm.items() if arm not in drawn]
@@ -162,12 +169,13 @@ def read(cells: list[Cell], manifest: Manifest) -> contents.ComparisonPage:
     return contents.ComparisonPage(
         title=manifest.title,
         subtitle=f"The same model{same} in every row; what differs is named in the row.",
-        conclusion=conclusion(found, unigram),
+        conclusion=conclusion(found, unigram, words),
         created=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         configurations=[
-            _configuration(arm, one, unigram) for arm, one in zip(by_arm, found, strict=True)
+            _configuration(arm, one, unigram, words) for arm, one in zip(by_arm, found, strict=True)
         ],
         unigram_loss_nats=unigram,
+        words=words,
         valid_curves=[curves.curve(name, runs, "validation") for name, runs in named_runs],
         train_curves=[curves.curve(name, runs, "update") for name, runs in named_runs],
         gradient_profiles=curves.gradient_profiles(named_runs),
@@ -243,7 +251,12 @@ def _what(
     ]
     seeds = [len(runs) for runs in by_arm.values()]
     return [
-        *facts([cell.config for cell in cells], manifest.corpus.facts, seeds=seeds),
+        *facts(
+            [cell.config for cell in cells],
+            manifest.corpus.facts,
+            seeds=seeds,
+            words=words_for(manifest.corpus.targets),
+        ),
         *facts_of_stopping(rows),
         *facts_of_absence(records),
         *facts_of_costs(manifest.costs),
@@ -294,7 +307,7 @@ def _settings(arms: Sequence[Arm]) -> dict[Arm, str]:
 
 
 def _configuration(
-    arm: Arm, one: ConfigurationOutcome, unigram: float
+    arm: Arm, one: ConfigurationOutcome, unigram: float, words: TargetWords
 ) -> contents.ComparedConfiguration:
     return contents.ComparedConfiguration(
         name=one.row.name,
@@ -302,8 +315,8 @@ def _configuration(
         peak_lr=arm.peak_lr,
         optimizer=arm.optimizer,
         seeds=one.row.seeds,
-        verdict=verdict(one),
-        summary=summary(one, unigram),
+        verdict=verdict(one, words),
+        summary=summary(one, unigram, words),
     )
 
 
@@ -321,6 +334,7 @@ def _seed_result(cell: Cell, record: RunRecord, failure: str | None) -> contents
         if status is contents.Status.NON_FINITE
         else _last_finite(record.column("validation", "nll_nats")),
         scores=_scores(cell, record),
+        accuracy=accuracy_in(record),
         summed_lr=math.fsum(rates[np.isfinite(rates)]),
         message=failure or last.get("reason", ""),
     )
@@ -338,6 +352,11 @@ def _scores(cell: Cell, record: RunRecord) -> dict[str, float]:
     """
     in_training = _last_finite(record.column("validation", "bleu"))
     found = {} if in_training is None else {"BLEU, valid, while training": in_training}
+    for name, value in record.metrics.items():
+        if name != ACCURACY:
+            found[f"{short_name(name)}, valid"] = value
+    if (right := accuracy_in(record)) is not None:
+        found["accuracy, valid (%)"] = 100 * right
     for name, scores in cell.evaluations().items():
         split = short_name(name)
         for key, heading in (

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from ..report.comparison.contents import Name, SeedResult, Status
-from ..report.words import Tone, TonedWords, joined, number, percentage, significant
+from ..report.comparison.targets import TOKENS, TargetWords
+from ..report.words import Tone, TonedWords, joined, number, percentage
 
 LEARNED_BELOW, WORSE_ABOVE = 0.9, 1.05
 """Shares of the unigram baseline's loss: below the first a run counts as having learned to use its
@@ -100,6 +101,12 @@ class JudgedRuns:
         return [loss for loss in given if loss is not None and math.isfinite(loss)]
 
     @property
+    def mean_accuracy(self) -> float | None:
+        """The share of right answers at the last validation, over the seeds that have one."""
+        given = [seed.accuracy for seed in self.seeds if seed.accuracy is not None]
+        return math.fsum(given) / len(given) if given else None
+
+    @property
     def mean_loss(self) -> float:
         """The mean loss over the seeds that have one; NaN where none has."""
         losses = self.losses
@@ -183,14 +190,15 @@ def outcome(row: JudgedRuns, seed: SeedResult, unigram_nats: float, most_nats: f
     return Outcome.WORSE if seed.valid_loss_nats > WORSE_ABOVE * unigram_nats else Outcome.BASELINE
 
 
-def verdict(one: ConfigurationOutcome) -> TonedWords:
+def verdict(one: ConfigurationOutcome, words: TargetWords = TOKENS) -> TonedWords:
     """Returns a configuration's verdict: the outcome that all its seeds share, or how many of them
-    had which.
+    had which. words: those of its data.
     """
     kinds = list(dict.fromkeys(one.outcomes))
     if len(kinds) == 1:
+        said = _said(kinds[0], words)
         return TonedWords(
-            f"{kinds[0]}, the best" if one.best else kinds[0], _TONES.get(kinds[0], Tone.PLAIN)
+            f"{said}, the best" if one.best else said, _TONES.get(kinds[0], Tone.PLAIN)
         )
     if one.learned:
         return TonedWords(
@@ -204,31 +212,34 @@ def verdict(one: ConfigurationOutcome) -> TonedWords:
         return TonedWords(f"did not learn, and {_share(one, Outcome.DIVERGED)} diverged", Tone.BAD)
     least, *others = [kind for kind in _BESIDE_BASELINE if kind in kinds]
     rest = joined([f"{_share(one, kind)} {_BESIDE_BASELINE[kind]}" for kind in others])
-    return TonedWords(f"{least}, and {rest}", Tone.STUCK)
+    return TonedWords(f"{_said(least, words)}, and {rest}", Tone.STUCK)
 
 
-def summary(one: ConfigurationOutcome, unigram_nats: float) -> str:
+def _said(kind: Outcome, words: TargetWords) -> str:
+    """Returns an outcome in the words of its data."""
+    beside = _BESIDE_BASELINE.get(kind)
+    return str(kind) if beside is None else f"{beside} than the {words.baseline}"
+
+
+def summary(one: ConfigurationOutcome, unigram_nats: float, words: TargetWords = TOKENS) -> str:
     """Returns the configuration in a sentence, with how far it came in numbers and from how many
-    seeds.
+    seeds. words: those of its data.
     """
     row, loss = one.row, one.row.mean_loss
     if not row.losses:
         return f"{row.name} ({_seeds(row)})"
-    baseline = f"the unigram baseline ({number(unigram_nats, 2)})"
+    baseline = f"the {words.baseline} ({number(unigram_nats, 2)})"
     far = f"beside {baseline}"
     if one.best:
         far = f"the lowest here, {far}"
     elif one.gain_share is not None and one.learned:
         far = f"{percentage(one.gain_share, 0)} of the best configuration's gain over {baseline}"
-    return (
-        f"{row.name}: validation loss {number(loss, 2)} nats per token, perplexity "
-        f"{perplexity(loss)}, {far}, {_seeds(row)}"
-    )
-
-
-def perplexity(loss_nats: float) -> str:
-    """e to the loss, in three digits; a loss beyond all floats has one as well."""
-    return significant(math.exp(loss_nats), 3) if loss_nats < 700 else "over 1e304"
+    if words.is_classification and row.mean_accuracy is not None:
+        return (
+            f"{row.name}: {percentage(row.mean_accuracy, 1)} right of the validation; loss "
+            f"{words.loss(loss)}, {far}, {_seeds(row)}"
+        )
+    return f"{row.name}: validation loss {words.loss(loss)}, {far}, {_seeds(row)}"
 
 
 def _seeds(row: JudgedRuns) -> str:

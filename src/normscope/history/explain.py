@@ -81,6 +81,39 @@ def _told(history: History, episode: Episode) -> Episode | None:
 
 
 FLAT_UNKNOWN = "flat-cause-unknown"
+FLAT_ABOVE = "flat-above-baseline"
+_LEARNED_MORE = 0.9
+"""Of a flat loss: below this share of it a good training has learned what this one has not."""
+
+
+def beside_good(explanation: Explanation, good: Beside) -> Explanation:
+    """The same beside a good training, which says what a flat loss could have come to."""
+    told = tuple(_beside_good(one, good) for one in explanation.episodes)
+    return replace(explanation, episodes=told, good=good)
+
+
+def _beside_good(episode: Episode, good: Beside) -> Episode:
+    flat = episode.flat
+    if episode.cause != FLAT_UNKNOWN or flat is None:
+        return episode
+    if good.good_loss >= _LEARNED_MORE * flat.level_nats:
+        return episode
+    reached = (
+        f"the good training stands at {significant(good.good_loss, 3)} at update "
+        f"{good.last_common:,}"
+    )
+    return replace(
+        episode,
+        kind=EpisodeKind.PLATEAU,
+        cause=FLAT_ABOVE,
+        title="flat above what the good training learned",
+        evidence=(*episode.evidence, reached),
+        attempt=(
+            "take back what differs from the good training, the first difference first; where "
+            "nothing was meant to differ, train again with a lower rate or a longer warm-up, and "
+            "name the model beside the log (`normscope doctor MODEL --log LOG`)"
+        ),
+    )
 
 
 def _flat_note(history: History, episode: Episode) -> Episode:

@@ -6,9 +6,9 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
-from ..placement import Site
+from ..placement import AfterPositions, Site
 from .context import Context, Inside, SublayerModule, as_factor
-from .layout import AttentionConfig, PositionEncoding
+from .layout import AttentionConfig, Layout, PaddedLayout, PositionEncoding
 from .linear import Dropout, Linear
 from .placed import Grouped
 from .scores import Rotary, attend, attend_few, changed_scores, slopes
@@ -94,7 +94,7 @@ class Attention(SublayerModule):
         keep, causal = None, False
         if self.cross:
             assert context.memory_layout is not None, "cross-attention needs a memory"
-            key, value = self._memory(context, apply)
+            key, value = self._memory(context, apply, inside)
             keep = context.memory_layout.keep_B11T
         else:
             key = context.layout.to_heads(apply("key", self.key(x_ND)), self.key_value_heads)
@@ -104,10 +104,12 @@ class Attention(SublayerModule):
                     (0, context.layout.longest) if cache is None else (cache.steps - 1, 1)
                 )
                 query, key = self.rotary(query, first, length), self.rotary(key, first, length)
+            key = _after_positions("key", key, context.layout, inside)
             if cache is not None:
                 key, value = cache.extend(self, key, value)
             keep, causal = self._visible(context)
             keep = keep if keep is None else keep[..., : key.shape[2]]
+        query = _after_positions("query", query, context.layout, inside)
         mixed = self._attended(query, key, value, keep, causal, cached=cache is not None)
         return self.output(apply("output", context.layout.from_heads(mixed)))  # type: ignore[no-any-return]
 
@@ -118,19 +120,21 @@ class Attention(SublayerModule):
 
         def apply(place: str, x: Tensor) -> Tensor:
             if place in inside:
-                return inside[place](x)
+                later = isinstance(inside[place], AfterPositions)
+                return x if later else inside[place](x)
             norm = {"query": self.query_norm, "key": self.key_norm}.get(place)
             return x if norm is None else norm(x, x.shape[-1] // norm.width)
 
         return apply
 
-    def _memory(self, context: Context, apply: _Project) -> tuple[Tensor, Tensor]:
+    def _memory(self, context: Context, apply: _Project, inside: Inside) -> tuple[Tensor, Tensor]:
         if context.cache is not None and self in context.cache.memory:
             return context.cache.memory[self]
         memory, layout = context.memory_MD, context.memory_layout
         assert memory is not None, "cross-attention needs a memory"
         assert layout is not None
         key = layout.to_heads(apply("key", self.key(memory)), self.key_value_heads)
+        key = _after_positions("key", key, layout, inside)
         value = layout.to_heads(apply("value", self.value(memory)), self.key_value_heads)
         if context.cache is not None:
             context.cache.memory[self] = key, value
@@ -187,6 +191,19 @@ class Attention(SublayerModule):
         return attend(query, key, value, keep, causal, dropout)
 
     slopes_H: Tensor | None
+
+
+def _after_positions(
+    place: str, x: Tensor, layout: Layout | PaddedLayout, inside: Inside
+) -> Tensor:
+    """(B, H, T, K) queries or keys, with what the formula applies to them where positions have
+    turned them; padding is left out of it.
+    """
+    applied = inside.get(place)
+    if not isinstance(applied, AfterPositions):
+        return x
+    heads = x.shape[1]
+    return layout.to_heads(applied(layout.from_heads(x)), heads)
 
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {

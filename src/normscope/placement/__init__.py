@@ -16,10 +16,11 @@ from .base import (
     SublayerKind,
     Value,
 )
-from .query_key import QueryKeyNorm, parted
+from .query_key import AfterPositions, QueryKeyNorm, parted
 from .registry import AsBuilt, StandIn, beside, named, register, registered, stand_in
 
 __all__ = [
+    "AfterPositions",
     "AsBuilt",
     "Constant",
     "End",

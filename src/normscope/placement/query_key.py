@@ -2,7 +2,7 @@
 
 They stand within attention, wherever the other norms stand, so that every placement can have them:
 its formula is read as it is, and every attention in it gets a norm for its queries and one for its
-keys. A model of the user's gets them by `transplant/query_key.py`.
+keys. A model of the user's gets them by `transplant/query_key`.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,12 +14,13 @@ from .base import Placement, Site, StackShape, State, Sublayer, Value
 SUFFIX = "qk-norm"
 """The words after a placement's name and a plus sign."""
 _KINDS = ("rms", "layer", "unit")
-_WORDS = ("head", "whole", *_KINDS)
+_WHERE = ("before", "after")
+_WORDS = ("head", "whole", *_KINDS, *_WHERE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueryKeyNorm:
-    """The norm of queries and keys, and its extent; it stands before rotary positions."""
+    """The norm of queries and keys, its extent, and its side of rotary positions."""
 
     whole: bool = False
     """True for a norm over all heads together, as in OLMo 2; else each head has its own, as in Qwen
@@ -27,6 +28,9 @@ class QueryKeyNorm:
     """
     kind: Literal["as-model", "rms", "layer", "unit"] = "as-model"
     """unit: x / ‖x‖ with one trained number for all features, √(its width) at first."""
+    after: bool = False
+    """Where queries and keys meet, which rotary positions have turned by then, as Hunyuan; else
+    before these turn them, as Qwen 3, Gemma 3 and OLMo 2. Gains of features tell the two apart."""
 
     @classmethod
     def named(cls, words: str) -> "QueryKeyNorm":
@@ -36,16 +40,21 @@ class QueryKeyNorm:
         asked = words.replace("-norm", "").split("-") if words else []
         unknown = [word for word in asked if word not in _WORDS]
         kinds = [word for word in asked if word in _KINDS]
-        both = "head" in asked and "whole" in asked
+        both = {"head", "whole"} <= {*asked} or {*_WHERE} <= {*asked}
         if unknown or both or len(kinds) > 1 or len(set(asked)) < len(asked):
             raise ValueError(
                 f"norms on queries and keys are not {words!r}: say head (each head on its own, "
-                "which is usual) or whole (all heads together), and rms, layer or unit where the "
-                "norm is to be another than the model's, such as head, whole-layer or unit; it "
-                "stands before rotary positions"
+                "which is usual) or whole (all heads together); rms, layer or unit where the "
+                "norm is to be another than the model's; and after where it is to stand after "
+                "rotary positions (before is usual), such as head, whole-layer, unit or head-after"
+            )
+        if "after" in asked and "whole" in asked:
+            raise ValueError(
+                f"norms on queries and keys are not {words!r}: after rotary positions each head "
+                "is normalised on its own (head-after), as in the models that have them there"
             )
         kind = cast(Literal["as-model", "rms", "layer", "unit"], (kinds or ["as-model"])[0])
-        return cls(whole="whole" in asked, kind=kind)
+        return cls(whole="whole" in asked, kind=kind, after="after" in asked)
 
     @property
     def name(self) -> str:
@@ -55,6 +64,8 @@ class QueryKeyNorm:
             words.append("whole")
         if self.kind != "as-model":
             words.append(self.kind)
+        if self.after:
+            words.append("after")
         return "-".join(words)
 
     @property
@@ -76,8 +87,9 @@ class WithQueryKeyNorm(Placement):
         if norm.kind != "as-model":
             raise ValueError(
                 f"placement {self.name!r} is for a model of your own: in NormScope's models "
-                "queries and keys get the norm of model.norm, before rotary positions, as "
-                f"{self.plain.name}+{SUFFIX} and {self.plain.name}+{SUFFIX}-whole have it"
+                "queries and keys get the norm of model.norm, as "
+                f"{self.plain.name}+{SUFFIX} and {self.plain.name}+{SUFFIX}-whole have it before "
+                f"rotary positions, and {self.plain.name}+{SUFFIX}-after behind them"
             )
 
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
@@ -85,16 +97,26 @@ class WithQueryKeyNorm(Placement):
         return _blank, (self.plain, self.query_key_norm), self.__dict__
 
     def block(self, state: State, sublayers: Sequence[Sublayer]) -> State:
-        whole = self.query_key_norm.whole
-        return super().block(state, [_NormedSublayer(one, whole, self.name) for one in sublayers])
+        norm = self.query_key_norm
+        return super().block(state, [_NormedSublayer(one, norm, self.name) for one in sublayers])
+
+
+@dataclass(frozen=True, slots=True)
+class AfterPositions:
+    """What a formula applies to queries or keys once rotary positions have turned them."""
+
+    applied: Callable[[Value], Value]
+
+    def __call__(self, x: Value) -> Value:
+        return self.applied(x)
 
 
 class _NormedSublayer:
     """F with norms on its queries and keys, where it is attention; else F as it is."""
 
-    def __init__(self, sublayer: Sublayer, whole: bool, placement: str) -> None:
+    def __init__(self, sublayer: Sublayer, asked: QueryKeyNorm, placement: str) -> None:
         self._sublayer = sublayer
-        self._whole = whole
+        self._asked = asked
         self._placement = placement
 
     def __getattr__(self, name: str) -> Any:
@@ -113,14 +135,18 @@ class _NormedSublayer:
                 f"placement {self._placement!r}: {plain} norms queries and keys by itself"
             )
         norm, stack = self._sublayer.norm, self.site.stack
-        if self._whole:
+        if self._asked.whole:
             return self._sublayer(x, query=norm.queries, key=norm.keys, **inside)
-        return self._sublayer(
-            x,
-            query=lambda q: norm.queries(q, groups=stack.heads),
-            key=lambda k: norm.keys(k, groups=stack.heads_of_keys),
-            **inside,
-        )
+
+        def query(q: Value) -> Value:
+            return norm.queries(q, groups=stack.heads)
+
+        def key(k: Value) -> Value:
+            return norm.keys(k, groups=stack.heads_of_keys)
+
+        if self._asked.after:
+            return self._sublayer(x, query=AfterPositions(query), key=AfterPositions(key), **inside)
+        return self._sublayer(x, query=query, key=key, **inside)
 
 
 _MADE: dict[tuple[type[Placement], QueryKeyNorm], type[Placement]] = {}

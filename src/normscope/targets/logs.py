@@ -12,7 +12,7 @@ from ..adapters.wandb_datastore import of_datastore
 from ..errors import UserError, user_errors
 from ..history.beside import beside
 from ..history.episodes import is_flat
-from ..history.explain import Explanation, explain
+from ..history.explain import Explanation, beside_good, explain
 from ..history.little import hardly_falls
 from ..history.reading import readers
 from ..history.reading.pasted import of_printed, of_printed_lines
@@ -50,7 +50,7 @@ def explained_log(
         return found
     good = history_at(from_home(baseline))
     with user_errors(ValueError):
-        return replace(found, good=beside(history, good))
+        return beside_good(found, beside(history, good))
 
 
 def explained_run(target: str) -> Explanation | None:
@@ -87,7 +87,8 @@ def beside_model(
         found = counting()
         if found is not None:
             recipe = replace(recipe, unigram_nats=found.nats, unigram_counted=found.over)
-    return replace(explain(replace(history, recipe=recipe)), good=explanation.good)
+    again = explain(replace(history, recipe=recipe))
+    return again if explanation.good is None else beside_good(again, explanation.good)
 
 
 def history_at(path: Path) -> History:

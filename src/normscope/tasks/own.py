@@ -5,7 +5,7 @@ by transplanting.
 import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -16,9 +16,17 @@ from ..errors import UserError
 from ..placement import AsBuilt, StackShape, named, registered
 from ..settings.files import OwnFile, factory_in, with_factory
 from ..train.device import seed_weights
+from ..train.record import METRIC
 from .own_data import OwnData, OwnObjective, RecordedData, data_of
 from .own_functions import CONTRACT, ModelFile
-from .protocol import Evaluation, LoadedRun, StartingWeights, Task, TrainingBatch
+from .protocol import (
+    Evaluation,
+    LoadedRun,
+    StartingWeights,
+    TargetFacts,
+    Task,
+    TrainingBatch,
+)
 from .run_config import RunConfig
 from .words import Words
 
@@ -107,7 +115,9 @@ class _Own(Task):
         try:
             about = json.loads((vocabularies / _ABOUT).read_text(encoding="utf-8"))
             facts = [(str(name), str(value)) for name, value in about["facts"]]
-            return RecordedData(str(about["fingerprint"]), float(about["chance_nats"]), facts)
+            targets = TargetFacts(**about.get("targets", {}))  # earlier versions have none
+            fingerprint, chance = str(about["fingerprint"]), float(about["chance_nats"])
+            return RecordedData(fingerprint, chance, facts, targets)
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise UserError(
                 f"{vocabularies / _ABOUT} is missing or damaged; train the run again, which fixes "
@@ -123,6 +133,7 @@ class _Own(Task):
             "fingerprint": corpus.fingerprint,
             "chance_nats": corpus.chance_nats,
             "facts": corpus.facts,
+            "targets": asdict(corpus.targets),
         }
         (folder / _ABOUT).write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
 
@@ -159,10 +170,11 @@ class _Own(Task):
                 f"{corpus.file.file} has no validation(): what is validated on are the first "
                 f"{len(corpus.validation)} batches of the training, and nothing is held out"
             )
-        if corpus.file.has_metrics:
+        if corpus.file.has_other_metrics:
             found.append(
-                f"{corpus.file.file} has metrics(), which is not called: runs are compared by "
-                "their validation loss; other numbers of a checkpoint are your own code's to take"
+                f"{corpus.file.file} has a metrics() that is not called: one that takes (model, "
+                "batch) and returns numbers by their names, such as {'accuracy': 0.9}, is asked in "
+                "every validation"
             )
         return found
 
@@ -170,10 +182,15 @@ class _Own(Task):
         self, run: LoadedRun, corpus: OwnData, split: str, search: Mapping[str, Any]
     ) -> Evaluation:
         objective = self.objective(run.config, corpus, next(run.model.parameters()).device)
-        return Evaluation(settings={}, scores=objective.validate(run.model))
+        scores = objective.validate(run.model)
+        named = {name.removeprefix(METRIC): value for name, value in scores.items()}
+        return Evaluation(settings={}, scores=named)
 
     def chance_nats(self, corpus: OwnData | RecordedData) -> float:
         return corpus.chance_nats
+
+    def targets(self, corpus: OwnData | RecordedData) -> TargetFacts:
+        return corpus.targets
 
     def placement_as_built(self, corpus: OwnData) -> str:
         return corpus.placement_as_built

@@ -3,6 +3,7 @@ weights have had, and what is minimised.
 """
 
 import math
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
@@ -17,10 +18,11 @@ from ..model.linear import in_mode
 from ..placement import named
 from ..train import Objective
 from ..train.device import seed_weights
+from ..train.record import METRIC
 from .loss import LN2, unigram_entropy_nats
 from .own_batches import IGNORED, OwnBatch, Source, digest, labels_in
 from .own_functions import ModelFile
-from .protocol import StartingWeights
+from .protocol import StartingWeights, TargetFacts
 
 
 @dataclass(frozen=True)
@@ -72,6 +74,21 @@ class OwnData:
             return None
         counted = torch.cat([one.flatten() for one in labels])
         return unigram_entropy_nats(counted[counted != IGNORED].numpy())
+
+    @cached_property
+    def targets(self) -> TargetFacts:
+        """What the loss is a mean over: examples where each has one whole number for a label."""
+        if not all(_is_classified(batch.value) for batch in self.validation):
+            guessed = self.label_entropy_nats is not None
+            return TargetFacts(one="token" if guessed else "target", guessed=guessed)
+        labels = [_labels(batch.value) for batch in self.validation]
+        counts = Counter(label for some in labels for label in some.tolist() if label != IGNORED)
+        return TargetFacts(
+            one="example",
+            guessed=self.label_entropy_nats is not None,
+            classes=len(counts),
+            commonest_share=max(counts.values()) / counts.total(),
+        )
 
     @cached_property
     def chance_nats(self) -> float:
@@ -154,6 +171,24 @@ class RecordedData:
     fingerprint: str
     chance_nats: float
     facts: list[tuple[str, str]]
+    targets: TargetFacts
+
+
+def _labels(value: Any) -> Tensor:
+    labels = labels_in(value)
+    assert labels is not None
+    return labels
+
+
+def _is_classified(value: Any) -> bool:
+    """Whether every row of a batch has one whole number for its label."""
+    labels = labels_in(value)
+    if labels is None or labels.ndim != 1 or labels.is_floating_point():
+        return False
+    # A row of tokens without a dimension for sequences has labels of its own shape.
+    inputs = None if isinstance(value, Mapping) else value[0]
+    is_packed = isinstance(inputs, Tensor) and inputs.shape == labels.shape
+    return not is_packed and bool((labels != IGNORED).any())
 
 
 class OwnObjective(Objective):
@@ -186,16 +221,60 @@ class OwnObjective(Objective):
 
     @torch.no_grad()
     def validate(self, model: nn.Module) -> dict[str, float]:
-        """Returns the mean loss over the targets of all batches."""
+        """Returns the mean loss over the targets of all batches, and the means of what the file's
+        metrics() says, or else of right labels, by names behind `METRIC`.
+        """
         batches = self.data.validation
+        losses: list[float] = []
+        told: dict[str, list[float]] = {}
         with in_mode(model, training=False):
-            own = math.fsum(
-                float(self.loss_sums(model, batch.to(self.device))[1])
-                for batch in self.group.part_of(batches)
-            )
-        (total,) = self.group.total([own])
-        nll = total / sum(batch.targets for batch in batches)
-        return {"loss_nats": nll, "nll_nats": nll, "nll_bits": nll / LN2}
+            for batch in self.group.part_of(batches):
+                loss, metrics = self._validated(model, batch.to(self.device))
+                losses.append(loss)
+                for name, value in metrics.items():
+                    told.setdefault(name, []).append(value)
+        (total,) = self.group.total([math.fsum(losses)])
+        count = sum(batch.targets for batch in batches)
+        nll = total / count
+        every: dict[str, float] = {}
+        for sums in self.group.gather({name: math.fsum(values) for name, values in told.items()}):
+            for name, value in sums.items():
+                every[name] = every.get(name, 0.0) + value
+        means = {METRIC + name: value / count for name, value in every.items()}
+        return {"loss_nats": nll, "nll_nats": nll, "nll_bits": nll / LN2, **means}
+
+    def _validated(self, model: nn.Module, batch: OwnBatch) -> tuple[float, dict[str, float]]:
+        """The mean loss of a batch and what else is told of it, each times the targets."""
+        file = self.data.file
+        output = file.output(model, batch.value)
+        loss = file.loss(output, batch.value) * batch.targets
+        told: dict[str, float] = {}
+        if self.data.targets.one == "example":
+            right = right_share(output, _labels(batch.value))
+            if right is not None:
+                told[ACCURACY] = right
+        told |= file.metrics(model, batch.value)
+        return float(loss), {name: value * batch.targets for name, value in told.items()}
+
+
+ACCURACY = "accuracy"
+"""The share of labels that a classification has right."""
+
+
+def right_share(output: Any, labels: Tensor) -> float | None:
+    """How many of the labels that count are those of the largest logits; None where the output
+    shows no logits of theirs.
+    """
+    logits = output
+    if isinstance(output, Mapping):
+        logits = output.get("logits")
+    elif not isinstance(output, Tensor):
+        logits = getattr(output, "logits", None)
+    if not isinstance(logits, Tensor) or logits.shape[:-1] != labels.shape:
+        return None
+    counted = labels != IGNORED
+    right = (logits.argmax(-1) == labels) & counted
+    return int(right.sum()) / max(1, int(counted.sum()))
 
 
 @lru_cache(maxsize=2)

@@ -3,6 +3,8 @@ told in a line.
 """
 
 import inspect
+import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,8 +23,11 @@ from .own_batches import IGNORED, Source, a_value, labels_in, source_of
 CONTRACT = (
     "a model of your own is a Python file with build(), which returns a torch.nn.Module, "
     "batches(), which returns a DataLoader, a list or a function of the batch's number, and where "
-    "wanted validation(), loss(model, batch) and groups(model)"
+    "wanted validation(), loss(model, batch), metrics(model, batch) and groups(model)"
 )
+_TAKEN_BY_METRICS = 2
+"""Arguments: the model and a batch, as loss() takes them."""
+_METRIC_NAME = re.compile(r"[\w-]{1,40}", re.ASCII)
 _HELD = 8
 """Batches of the training that are validated on where there is no validation()."""
 
@@ -142,9 +147,50 @@ class ModelFile:
         return self._function("loss", needed=False) is not None
 
     @property
-    def has_metrics(self) -> bool:
-        """True where the file has a metrics(), which nothing calls."""
-        return callable(getattr(OwnFile(self.file).module, "metrics", None))
+    def has_other_metrics(self) -> bool:
+        """Whether the file has a metrics() that takes something else than a model and a batch,
+        which nothing asks for.
+        """
+        found = getattr(OwnFile(self.file).module, "metrics", None)
+        return callable(found) and _takes(found) != _TAKEN_BY_METRICS
+
+    def metrics(self, model: nn.Module, batch: Any) -> dict[str, float]:
+        """What the file's metrics() says of a batch, by name: means over its targets; nothing where
+        there is none. Raises UserError.
+        """
+        own = getattr(OwnFile(self.file).module, "metrics", None)
+        if not callable(own) or _takes(own) != _TAKEN_BY_METRICS:
+            return {}
+        told = self.call("metrics", own, model, batch)
+        if not isinstance(told, Mapping):
+            raise self.wrong(
+                f"metrics() returned {a_value(told)}, and must return numbers by their names, such "
+                "as {'accuracy': 0.9}, each the mean over the batch"
+            )
+        return {self._metric_name(name): self._metric(name, told[name]) for name in told}
+
+    def _metric_name(self, name: Any) -> str:
+        if not isinstance(name, str) or not _METRIC_NAME.fullmatch(name):
+            raise self.wrong(
+                f"metrics() names a number {name!r:.60}: a name is a word of at most 40 letters, "
+                "digits, hyphens and underscores"
+            )
+        return name
+
+    def _metric(self, name: str, value: Any) -> float:
+        is_scalar = isinstance(value, Tensor) and value.numel() == 1
+        number = value.item() if is_scalar else value
+        if not isinstance(number, int | float) or not math.isfinite(number):
+            raise self.wrong(
+                f"metrics() gave {name} as {a_value(value)}, and must give a finite number, the "
+                "mean over the batch"
+            )
+        if name == "accuracy" and not 0 <= number <= 1:
+            raise self.wrong(
+                f"metrics() gave an accuracy of {number:g}: it is the share of right answers, from "
+                "0 to 1"
+            )
+        return float(number)
 
     def groups(self) -> Callable[[nn.Module], list[dict[str, Any]]] | None:
         """Returns the function groups() of the file, where it has one."""

@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -110,6 +110,29 @@ class StartingWeights:
     """The matrices that were drawn in other sizes than the model's own code draws, in words; "" for
     none.
     """
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TargetFacts:
+    """What the losses of a validation are means over."""
+
+    one: Literal["token", "example", "target"] = "token"
+    """An example has one label of several; a target is what is not known to be either."""
+    guessed: bool = True
+    """Whether the loss without an input is the entropy of the targets; else it is that of the model
+    as it is built."""
+    classes: int = 0
+    """Of examples: how many labels there are."""
+    commonest_share: float = 0.0
+    """And how many of the examples have the commonest of them."""
+
+    def __post_init__(self) -> None:
+        shown = self.one == "example"
+        if shown and not (self.classes >= 1 and 0 < self.commonest_share <= 1):
+            raise ValueError(
+                f"examples have labels, one of them the commonest, got {self.classes} labels and "
+                f"a share of {self.commonest_share}"
+            )
 
 
 SMALLER = "make model.width, model.ffn_width, the blocks or the vocabulary smaller"
@@ -231,6 +254,10 @@ class Task(ABC):
         it.
         """
         return self.chance_nats(corpus)
+
+    def targets(self, corpus: Any) -> TargetFacts:
+        """What the losses of the validation are means over."""
+        return TargetFacts()
 
     def placement_as_built(self, corpus: Any) -> str:
         """Returns the registered name of what `own` is, as the doctor finds it in the user's model;

@@ -190,6 +190,6 @@ class Stopping:
         """The reason for the stop, where it is decided."""
         several = f"{self.in_a_row} validations in a row" if self.in_a_row > 1 else "a validation"
         return (
-            f"not below the unigram baseline of {self.chance_nats:.3f} nats at {several} after the "
-            "peak of the schedule"
+            f"not below the loss of a guess without the input, {self.chance_nats:.3f}, at "
+            f"{several} after the peak of the schedule"
         )

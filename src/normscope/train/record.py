@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from .events import KINDS, Event
+from .events import KINDS, LARGEST, Event
 
 QUANTITIES: Mapping[str, Sequence[str]] = {
     "update": ("nll_nats", "gradient_norm", "lr", "target_tokens", "epoch"),
@@ -18,6 +18,9 @@ QUANTITIES: Mapping[str, Sequence[str]] = {
 _SCORES: Mapping[str, Sequence[str]] = {"update": (), "validation": ("bleu",)}
 """And what it holds where a run asks for it."""
 UPDATE = "update"
+METRIC = "metrics."
+"""What stands before the names of a validation's further numbers, those of the user's."""
+_MOST_METRICS = 20
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -32,6 +35,8 @@ class RunRecord:
     monitored: Sequence[Event] = ()
     last: Event | None = None
     """The last event; None for an empty log."""
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    """The user's own numbers of the last validation that has some, by name."""
     unknown: Mapping[str, int] = field(default_factory=dict)
     """The number of events of each kind that this version does not log."""
 
@@ -71,11 +76,13 @@ def record_of(events: Iterable[Event]) -> RunRecord:
     initialisations, monitored = list[Event](), list[Event]()
     unknown: Counter[str] = Counter()
     event: Event | None = None
+    metrics: dict[str, float] = {}
     for event in events:
         kind = event["event"]
         if kind in growing:
             for name, column in growing[kind].items():
                 column.append(event.get(name, np.nan))
+            metrics = _metrics(event) or metrics
         elif kind == "initialisation":
             initialisations.append(event)
         elif kind == "monitor":
@@ -85,4 +92,16 @@ def record_of(events: Iterable[Event]) -> RunRecord:
     columns = {}
     for kind, several in growing.items():
         columns[kind] = {name: np.array(column) for name, column in several.items()}
-    return RunRecord(columns, initialisations, monitored, event, unknown)
+    return RunRecord(columns, initialisations, monitored, event, metrics, unknown)
+
+
+def _metrics(event: Event) -> dict[str, float]:
+    """The finite numbers of an event that have a name of the user's, the first few of very many."""
+    found: dict[str, float] = {}
+    if event["event"] == "update":
+        return found
+    for name, value in event.items():
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        if name.startswith(METRIC) and is_number and abs(value) <= LARGEST:
+            found[name.removeprefix(METRIC)] = float(value)
+    return dict(list(found.items())[:_MOST_METRICS])

@@ -30,7 +30,8 @@ class Transplanted:
     readers: tuple[str, ...]
     """Modules that are handed what they read of the stream."""
     normed: tuple[str, ...] = ()
-    """Modules that make queries or keys, which are normed."""
+    """Modules that make queries or keys, which are normed; the attentions themselves where norms
+    stand after rotary positions."""
     frozen: tuple[str, ...]
     """Parameters that nothing reads any more, and that are not trained until `untransplant`."""
     added: tuple[str, ...]
@@ -65,10 +66,14 @@ class Transplanted:
                 f"{len(self.blocks)} blocks"
             )
         if self.normed:
+            words = self.placement.partition("+")[2]
+            modules = listed(self.normed)
+            place = f"they norm what {modules} give"
+            if "after" in words.split("-"):
+                place = f"they stand where these meet in {modules}, after rotary positions"
             told.append(
-                f"{where}: norms on the queries and keys of every attention "
-                f"({self.placement.partition('+')[2]}), read by the doctor in each; they norm what "
-                f"{listed(self.normed)} give"
+                f"{where}: norms on the queries and keys of every attention ({words}), read by the "
+                f"doctor in each; {place}"
             )
         if self.added:
             told.append(f"added, and trained: {len(self.added)} parameters of the placement")

@@ -18,6 +18,7 @@ from ..model.placed import PlacedParameters, Schedules
 from ..placement.symbol import ParameterSpec
 from .following import PASSED_OVER, Following, TransplantRefused
 from .later import Part
+from .meeting import Meeting
 from .program import Program, Run
 from .seats import Seat
 
@@ -27,6 +28,10 @@ READER = "reader"
 """The kind of a module that is handed what it reads."""
 PROJECTION = "projection"
 """The kind of a module that makes queries or keys, which are normed."""
+ATTENTION = "attention"
+"""The kind of a module whose queries and keys are normed where they meet."""
+SCORES = "placed_scores"
+"""The name in an attention under which these norms stand."""
 
 
 class _AddedNorms(nn.ModuleDict):
@@ -102,8 +107,8 @@ _MADE: dict[tuple[str, type], type] = {}
 
 
 def swapped_class(kind: str, original: type) -> type:
-    """Returns the class "block", "norm", "inner norm", "reader" or "projection" that stands for
-    another one: a subclass of the same name, made once.
+    """Returns the class "block", "norm", "inner norm", "reader", "projection" or "attention" that
+    stands for another one: a subclass of the same name, made once.
     """
     if (kind, original) not in _MADE:
         own = (
@@ -182,6 +187,18 @@ def _forward_of_projection(original: type) -> Callable[..., Any]:
     def forward(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
         made = original.forward(self, *args, **kwargs)  # type: ignore[attr-defined]
         return self.placed.normed(made)  # type: ignore[operator, union-attr]
+
+    return forward
+
+
+def _forward_of_attention(original: type) -> Callable[..., Any]:
+    @functools.wraps(original.forward)  # type: ignore[attr-defined]
+    def forward(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
+        mode = Meeting(self.placed_scores.normed, original.__name__)  # type: ignore[union-attr, arg-type]
+        with mode:
+            output = original.forward(self, *args, **kwargs)  # type: ignore[attr-defined]
+        mode.check()
+        return output
 
     return forward
 
@@ -310,4 +327,5 @@ _FORWARDS: dict[str, Callable[[type], Callable[..., Any]]] = {
     "norm": _forward_of_norm,
     "inner norm": functools.partial(_forward_of_norm, applied=PASSED_OVER),
     PROJECTION: _forward_of_projection,
+    ATTENTION: _forward_of_attention,
 }

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from ..words import TonedWords, short_name
+from .targets import TOKENS, TargetWords
 
 
 class Status(StrEnum):
@@ -133,6 +134,8 @@ class SeedResult:
     valid_loss_nats: float | None = None
     scores: Mapping[str, float] = field(default_factory=dict)
     """The scores by the heading of their column, such as "BLEU, test"."""
+    accuracy: float | None = None
+    """The share of right answers at the last validation, of a classification."""
     summed_lr: float
     """The cumulative learning rate: the sum over all updates that the run made."""
     message: str = ""
@@ -216,6 +219,8 @@ class ComparisonPage:
     configurations: Sequence[ComparedConfiguration]
     unigram_loss_nats: float | None
     """Unigram entropy of the validation targets: what a model that ignores its input can reach."""
+    words: TargetWords = TOKENS
+    """For what losses are means over."""
     valid_curves: Sequence[RunCurve]
     """The curves of the configurations that the figures over updates draw: all, or of many rates
     the best of each curve's.

@@ -15,7 +15,7 @@ from ..words import learning_rate
 from .contents import ComparisonPage, GradientProfile, Name, RateCurve, RunCurve
 
 _Value = TypeVar("_Value", bound=Hashable)
-_NATS, _RATE = "nats per target token", "learning rate"
+_RATE = "learning rate"
 _ALL_POINTS = 640
 _LEAST_POINTS = 20
 _MOST_POINTS = 120
@@ -125,13 +125,13 @@ def _over_updates(
             ylabel=ylabel,
             series=series([*curves, *undrawn], most),
             log_y=ylabel != _RATE and _reaches_far(curves, log=log),
-            level=_level(comparison) if ylabel == _NATS else None,
+            level=_level(comparison) if ylabel == comparison.words.unit else None,
             crossed="stopped at a non-finite value",
         )
 
     return {
-        "valid-loss": [chart("Validation loss", _NATS, comparison.valid_curves)],
-        "train-loss": [chart("Training loss", _NATS, comparison.train_curves)],
+        "valid-loss": [chart("Validation loss", comparison.words.unit, comparison.valid_curves)],
+        "train-loss": [chart("Training loss", comparison.words.unit, comparison.train_curves)],
         "gradient-over-updates": [
             chart("Gradient norm", "gradient norm", comparison.gradient_curves, log=True)
         ],
@@ -141,7 +141,7 @@ def _over_updates(
 
 def _level(comparison: ComparisonPage) -> tuple[str, float] | None:
     level = comparison.unigram_loss_nats
-    return None if level is None or not np.isfinite(level) else ("unigram baseline", level)
+    return None if level is None or not np.isfinite(level) else (comparison.words.baseline, level)
 
 
 def _reaches_far(curves: Sequence[RunCurve], *, log: bool = False) -> bool:
@@ -219,7 +219,7 @@ def _rates(
     return Panel(
         title="Validation loss at the end",
         xlabel="peak learning rate",
-        ylabel=_NATS,
+        ylabel=comparison.words.unit,
         series=series,
         log_x=True,
         crossed="counts as the loss at initialisation",

@@ -27,6 +27,7 @@ from ..svg import HUES, INK, house_style, inlined, to_svg
 from ..words import MISSING, NON_FINITE, counted, learning_rate, number, significant, span
 from .contents import ComparedConfiguration, ComparisonPage, GradientProfile, Status
 from .explore import explorer
+from .targets import loss_words
 
 PAGE = "report.html"
 _ENDINGS = {
@@ -80,14 +81,27 @@ def _page(
         },
         scripted=scripted(explored),
         runs=tally(comparison.configurations),
-        perplexity=None
-        if comparison.unigram_loss_nats is None
-        else math.exp(comparison.unigram_loss_nats),
+        guess=_guess(comparison),
+        **loss_words(comparison.words),
         scores=sorted({name for seed in seeds for name in seed.scores}),
         several_seeds=any(len(row.seeds) > 1 for row in comparison.configurations),
         two_decimals=lambda value: number(value, 2),
         significant=significant,
     )
+
+
+def _guess(comparison: ComparisonPage) -> str:
+    """What reaches a loss without the input, in a sentence; "" where that is not known."""
+    words, level = comparison.words, comparison.unigram_loss_nats
+    if level is None:
+        return ""
+    if words.short == "token":
+        return (
+            f"The {words.baseline} is {number(level)} nats, a perplexity of "
+            f"{significant(math.exp(level))}."
+        )
+    guesses = f" Right without looking: {words.guesses}." if words.is_classification else ""
+    return f"The {words.baseline} has a loss of {number(level)}.{guesses}"
 
 
 def spread(values: Iterable[float | None], written: Callable[[float], str] = number) -> list[str]:
@@ -214,19 +228,25 @@ def endings_svg(comparison: ComparisonPage) -> str:
             y = row + 0.18 * (place - (len(variants) - 1) / 2) / max(1, len(variants) - 1)
             color = INK if too_many(hues) else HUES[hues.index(group)]
             _mark(axes, configuration, y, edge, (color, VARIANTS[place % len(VARIANTS)][1]))
-    _label(axes, groups, empty=not finite)
+    words = comparison.words
+    unit = f"cross-entropy ({words.unit})" if words.short == "token" else words.unit
+    _label(axes, groups, unit, empty=not finite)
     beyond = any(
         not loss <= edge for configuration in configurations for loss in _losses(configuration)
     )
-    _legend(figure, variants, baseline, beyond=beyond)
-    words = ". ".join(
+    _legend(figure, variants, words.baseline, drawn=_is_drawn(baseline), beyond=beyond)
+    described = ". ".join(
         f"{one.name}: {', '.join(map(significant, _losses(one))) or 'no value'}"
         for one in configurations
     )
-    return to_svg(figure, title="Validation loss at the end", desc=words)
+    return to_svg(figure, title="Validation loss at the end", desc=described)
 
 
-def _label(axes: Axes, groups: Sequence[str], *, empty: bool) -> None:
+def _is_drawn(baseline: float | None) -> bool:
+    return baseline is not None and math.isfinite(baseline)
+
+
+def _label(axes: Axes, groups: Sequence[str], unit: str, *, empty: bool) -> None:
     most = 2 * _LABEL_CHARACTERS  # at most two lines, which leave the axes room
     short = (group if len(group) <= most else f"{group[: most - 1]}…" for group in groups)
     labels = [textwrap.fill(group, _LABEL_CHARACTERS) for group in short]
@@ -234,14 +254,14 @@ def _label(axes: Axes, groups: Sequence[str], *, empty: bool) -> None:
         label.label1.set_parse_math(False)  # a label may hold a dollar sign
     axes.set_ylim(max(1, len(groups)) - 0.5, -0.5)
     # Long names leave narrow axes: in their middle the label would run off the picture.
-    axes.set_xlabel("cross-entropy (nats per target token)", loc="right")
+    axes.set_xlabel(unit, loc="right")
     axes.grid(axis="y", visible=False)
     if empty:
         axes.text(0.5, 0.5, "no values yet", ha="center", va="center", transform=axes.transAxes)
 
 
 def _legend(
-    figure: Figure, variants: Sequence[str], baseline: float | None, *, beyond: bool
+    figure: Figure, variants: Sequence[str], baseline: str, *, drawn: bool, beyond: bool
 ) -> None:
     """One entry a variant. Its marks have the hues of their rows, and so the entry has none."""
     handles = [
@@ -256,10 +276,8 @@ def _legend(
         )
         for place, variant in enumerate(variants)
     ]
-    if baseline is not None and math.isfinite(baseline):
-        handles.append(
-            Line2D([], [], color=INK, lw=1.2, ls=_BASELINE_DASH, label="unigram baseline")
-        )
+    if drawn:
+        handles.append(Line2D([], [], color=INK, lw=1.2, ls=_BASELINE_DASH, label=baseline))
     if beyond:
         handles.append(
             Line2D([], [], ls="", marker="x", ms=8, mew=2, color=INK, label="beyond the edge")
@@ -340,7 +358,7 @@ def _notebook_pieces(page: ComparisonPage, where: str) -> Iterator[str]:
         "rate",
         "warm-up",
         "seeds",
-        "validation loss (nats per token)",
+        "validation loss (nats per token)" if page.words.short == "token" else "validation loss",
         "verdict",
     )
     yield notebook.table(heads, [_notebook_row(one) for one in page.configurations])
