@@ -205,8 +205,8 @@ class _Drawn:
             first = torch.full_like(ids[:, :1], start)
             return {"labels": ids, "decoder_input_ids": torch.cat([first, ids[:, :-1]], 1)}
         if head == "CAUSAL_LM" and self.config.model_type in _ASKS_AT_THE_PLACE:
-            shape = inputs["input_ids"].shape
-            drawn = torch.randint(self.config.vocab_size, shape, generator=self.generator)
+            ids = inputs["input_ids"]
+            drawn = torch.randint(self.config.vocab_size, ids.shape, generator=self.generator)
             return {"labels": drawn}
         if head == "CAUSAL_LM":
             return {"labels": inputs["input_ids"].clone()}
