@@ -11,6 +11,10 @@ from enum import StrEnum
 from itertools import pairwise
 from statistics import median
 
+import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
+from numpy.typing import NDArray
+
 from .flat import FlatStretch, Standing, flat_stretch, standing
 from .record import History, LoggedSeries
 
@@ -23,6 +27,8 @@ LEAST = 20
 """Values from which the noise is taken, values whose median is the level, and the fewest from which
 either is.
 """
+_FIRST_AHEAD, _MOST_AHEAD = 64, 4096
+"""Values whose levels are worked out together, at first and at most."""
 NORMAL = 1.4826
 """A normal distribution's standard deviation over its median absolute deviation."""
 STANDS_OUT, LEAST_RISE = 6.0, math.log(1.1)
@@ -72,7 +78,19 @@ def levels(logs: Sequence[float]) -> list[_Level | None]:
     found: list[_Level | None] = []
     kept: list[float] = []
     out, lowest = 0, math.inf
-    for value in logs:
+    ahead = _FIRST_AHEAD
+    while len(found) < len(logs):
+        if not out and len(kept) >= LONG_WINDOW:
+            next_ones = logs[len(found) : len(found) + ahead]
+            quiet = _quiet_levels(kept, next_ones, lowest)
+            kept += next_ones[: len(quiet)]
+            found += quiet
+            lowest = quiet[-1].middle if quiet else lowest
+            # Where nothing stands out more is looked at together, else less is worked out in vain.
+            ahead = min(2 * ahead, _MOST_AHEAD) if len(quiet) == ahead else _FIRST_AHEAD
+            if len(quiet) == len(next_ones):
+                continue
+        value = logs[len(found)]
         level = None
         if len(kept) >= LEAST:
             now = level_of(kept)
@@ -89,6 +107,49 @@ def levels(logs: Sequence[float]) -> list[_Level | None]:
         if not out and math.isfinite(value):
             kept.append(value)
     return found
+
+
+def _quiet_levels(kept: Sequence[float], next_ones: Sequence[float], lowest: float) -> list[_Level]:
+    """Returns the levels before the values that follow, up to the first that stands out or is no
+    number: as `levels` has them one by one, worked out together.
+
+    kept: the ordinary values before them, a long window or more. lowest: the lowest level so far.
+    """
+    finite = np.isfinite(next_ones)
+    end = len(next_ones) if finite.all() else int(finite.argmin())
+    if not end:
+        return []
+    values = np.array([*kept[-LONG_WINDOW:], *next_ones[:end]])
+    middles, spreads = rolling_levels(values)
+    found = []
+    for middle, spread, value in zip(middles, spreads, next_ones[:end], strict=False):
+        lowest = min(lowest, middle)
+        level = _Level(lowest, spread)
+        if value > level.limit:
+            break
+        found.append(level)
+    return found
+
+
+def rolling_levels(values: NDArray[np.float64]) -> tuple[list[float], list[float]]:
+    """Returns middle and spread of the level before each value from the `LONG_WINDOW`-th on, as
+    `level_of` has them.
+
+    values: finite ones, (N,). A million of them one by one take a minute.
+    """
+    latest = sliding_window_view(values[LONG_WINDOW - LATEST : -1], LATEST)
+    middles = np.median(latest, axis=1)
+    steps = np.diff(values[:-1])
+    long = _spreads(sliding_window_view(steps, LONG_WINDOW - 1))
+    short = _spreads(sliding_window_view(steps[LONG_WINDOW - WINDOW :], WINDOW - 1))
+    return middles.tolist(), np.maximum(short, long).tolist()
+
+
+def _spreads(steps_NW: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Returns the spread of every window of differences, as `_spread` has one."""
+    centres = np.median(steps_NW, axis=1, keepdims=True)
+    deviations: NDArray[np.float64] = np.median(np.abs(steps_NW - centres), axis=1)
+    return NORMAL * deviations / math.sqrt(2)
 
 
 def level_of(logs: Sequence[float]) -> _Level:

@@ -4,11 +4,23 @@ become alike.
 
 import math
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from .episodes import ALIKE, LATEST, STANDS_OUT, Episode, level_of, logarithms, max_similarity
+import numpy as np
+
+from .episodes import (
+    ALIKE,
+    LATEST,
+    LONG_WINDOW,
+    STANDS_OUT,
+    Episode,
+    level_of,
+    logarithms,
+    max_similarity,
+    rolling_levels,
+)
 from .record import History, LoggedSeries
 
 GROWN = 3.0
@@ -25,6 +37,8 @@ QUANTITIES = {
 pass, and that to gradients.
 """
 _PAST = 9
+_AT_ONCE = 4096
+"""Values whose levels are worked out together."""
 _LARGEST_LOG = math.log(sys.float_info.max)
 
 
@@ -91,13 +105,29 @@ def _jumps(series: LoggedSeries) -> Iterator[tuple[int, float]]:
     """The updates of values that are far above those before, each with how many times its level it
     is.
     """
-    kept: list[float] = []
-    for update, value in zip(series.updates, logarithms(series.values), strict=True):
-        if len(kept) >= LATEST:
-            level = level_of(kept)
-            if value > level.middle + max(STANDS_OUT * level.spread, math.log(GROWN)):
-                yield update, math.exp(min(value - level.middle, _LARGEST_LOG))
-        kept.append(value)
+    logs = logarithms(series.values)
+    for update, value, level in zip(series.updates, logs, _levels_before(logs), strict=True):
+        if level is None:
+            continue
+        middle, spread = level
+        if value > middle + max(STANDS_OUT * spread, math.log(GROWN)):
+            yield update, math.exp(min(value - middle, _LARGEST_LOG))
+
+
+def _levels_before(logs: Sequence[float]) -> Iterator[tuple[float, float] | None]:
+    """Yields middle and spread of the level before each value, of all values before it; None for
+    the first `LATEST`.
+    """
+    together = all(map(math.isfinite, logs)) and len(logs) > LONG_WINDOW
+    for at in range(LONG_WINDOW if together else len(logs)):
+        if at < LATEST:
+            yield None
+        else:
+            level = level_of(logs[max(0, at - LONG_WINDOW) : at])
+            yield level.middle, level.spread
+    for start in range(LONG_WINDOW, len(logs) if together else 0, _AT_ONCE):
+        values = np.array(logs[start - LONG_WINDOW : start + _AT_ONCE])
+        yield from zip(*rolling_levels(values), strict=True)
 
 
 def growth(history: History, quantity: str, onset: int) -> float | None:
