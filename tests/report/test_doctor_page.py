@@ -291,7 +291,7 @@ def test_pictures_are_described_and_drawn_only_of_what_was_measured():
     stack = [f"stack-1-{name}" for name in ("stream", "correlation", "share", "gradient")]
     assert pictures("healthy") == stack
     assert pictures("unknown") == stack[:3]
-    assert pictures("encoder-decoder")[:3] == ["advice-rates", stack[0], stack[1]]
+    assert pictures("encoder-decoder")[:4] == ["advice-rates", "learning", stack[0], stack[1]]
     assert pictures("foreign") == stack
     told = Page(page_of("encoder-decoder")).told
     assert "Size of the stream of encoder.block" in told
