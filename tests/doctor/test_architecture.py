@@ -20,6 +20,7 @@ ORDER = (
     "observe",
     "laws",
     "predict",
+    "learned",
     "result",
     "lint",
     "advise",
@@ -52,6 +53,7 @@ def test_the_order_has_every_folder_once() -> None:
         "attended",
         "record",
         "predict",
+        "learned",
         "result",
         "advise",
     }

@@ -137,7 +137,7 @@ def keep_run(folder: RunFolder, cost_file: Path, file: Path) -> bool:
 
     cost_file: what the training took, if that is known. Raises UserError for damaged metrics.
     """
-    events = folder.events() if folder.metrics_file.is_file() else []
+    events = folder.events() if folder.is_run and folder.metrics_file.is_file() else []
     if not events or events[-1]["event"] not in _ENDS:
         return False
     table = folder.config_table()
