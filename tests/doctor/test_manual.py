@@ -12,6 +12,7 @@ from torch import nn
 
 from normscope.cli.main import command_line
 from normscope.doctor.lint.linter import RULES
+from normscope.history.explain import FLAT_ABOVE
 from normscope.history.patterns import LITTLE, PATTERNS
 from normscope.monitor import Monitor
 from normscope.optim import OPTIMIZERS
@@ -47,7 +48,7 @@ def test_the_table_of_causes_has_every_cause_of_what_a_loss_does_in_the_code_s_o
     assert re.findall(r"^\| `([\w-]+)` \|", table, re.MULTILINE) == _CAUSES
 
 
-_CAUSES = [*(one.id for one in PATTERNS), LITTLE]
+_CAUSES = [*(one.id for one in PATTERNS), LITTLE, FLAT_ABOVE]
 
 
 def test_every_option_is_told() -> None:

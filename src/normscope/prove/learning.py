@@ -257,7 +257,7 @@ def _failed(trial: _Trial, failed: list[LearningRun], beside: LearningRun | None
     # What learns with other weights is wired well: small ones only learn late.
     redrawn = trial.own(beside.attempt, calm=True, redrawn=True)
     if redrawn.nats < NOT_LEARNED * trial.task.chance_nats:
-        why = "it learns as soon as its matrices are drawn anew, by Glorot and Bengio (2010)"
+        why = "it learns as soon as its matrices are re-initialised by Glorot and Bengio (2010)"
         return _as_learned(trial, best, failed[:-1], "undecided", beside, why)
     return _as_learned(trial, best, failed[:-1], "does not", beside)
 

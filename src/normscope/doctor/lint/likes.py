@@ -215,13 +215,20 @@ def odd_branches(stack: Stack, *, apart: float) -> list[OddOne[float]]:
         likes = [one for one in likes if one.measured.stream_square >= (stack.norm_epsilon or 0.0)]
         if any(one.measured.branch_square > _NOTHING * one.measured.stream_square for one in likes):
             # Blocks of two kinds, with a norm before and with one after, add by two measures.
-            ways = Counter(str(one.formula) for one in likes)
+            ways = Counter(map(_norms_of, likes))
             usual, _ = ways.most_common(1)[0] if ways else ("", 0)
             if 2 * ways[usual] > len(likes):
-                likes = [one for one in likes if str(one.formula) == usual]
+                likes = [one for one in likes if _norms_of(one) == usual]
             sizes = [math.sqrt(one.measured.branch_square) for one in likes]
             found += odd_ones([one.name for one in likes], sizes, apart=apart)
     return [one for one in found if one.value and one.block > 1]
+
+
+def _norms_of(sublayer: Sublayer) -> str:
+    """Returns a sub-layer's formula without its numbers: the order of its norms, its branch and its
+    sum. A factor of one block alone is no other kind of block.
+    """
+    return re.sub(r"[\d.]+\s*[·*]?\s*", "", str(sublayer.formula))
 
 
 def odd_gradients(stack: Stack, *, apart: float) -> list[OddOne[float]]:

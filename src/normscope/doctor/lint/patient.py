@@ -174,8 +174,9 @@ def is_librarys(model: nn.Module, parameters: Sequence[str]) -> bool:
     """
     path = parameters[0].rpartition(".")[0] if parameters else ""
     above, _, name = path.rpartition(".")
-    while name.isdigit():
-        # One of a row, which the class made that has the row.
+    while name.isdigit() and isinstance(model.get_submodule(above), nn.ModuleList):
+        # One of a row, which the class made that has the row. In a Sequential a user may have put
+        # it beside what was there.
         above, _, name = above.rpartition(".")
     owner = model.get_submodule(above)
     source = getattr(sys.modules.get(type(owner).__module__), "__file__", None) or ""
@@ -190,8 +191,8 @@ _NOTHING = (lambda: None).__code__
 
 
 def batches_unseen(model: nn.Module, sublayers: Iterable[Sublayer]) -> bool:
-    """Whether norms over the batch stand in sub-layers and were given none in training mode: in
-    evaluation mode they divide by 1.
+    """Tells whether norms over the batch stand in sub-layers and were given none in training mode:
+    in evaluation mode they divide by 1.
     """
     unseen = tuple(
         f"{path}."

@@ -204,7 +204,7 @@ def tokens_in(inputs: Inputs) -> list[Tensor]:
     ]
 
 
-_ASKED_FOR = re.compile(r"label|target|wanted|answer", re.IGNORECASE)
+_ASKED_FOR = re.compile(r"label|wanted|answer", re.IGNORECASE)
 """Names of arguments that a loss inside the model compares with, and no embedding looks up."""
 
 
