@@ -30,6 +30,7 @@ from .rate_law.ladders import SOURCE, read_sweeps
 
 PUBLISHED = "published"
 OWN = "ours"
+_TITLES = {PUBLISHED: "published sweeps", OWN: "our own sweeps"}
 _RULES = ("best of three", "vertex", "going on")
 _NEAR_OCTAVE = 0.1
 """Two rates are a factor of two apart within so much of an octave: published ones are rounded."""
@@ -299,7 +300,7 @@ def _figure(starts: Sequence[BegunWith]) -> StudyFigure:
             series.append(line(rule, "measured", hue, [float(away) for away in aways], means))
         panels.append(
             Panel(
-                title=f"{source} sweeps",
+                title=_TITLES[source],
                 xlabel="octaves from the first rate to the best",
                 ylabel="nats lost, mean",
                 series=series,
