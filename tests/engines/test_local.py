@@ -296,3 +296,34 @@ def test_a_worker_asks_no_gpu_for_anything_as_a_forked_process_could_use_none_th
     modules = [name for name in finetuning._MODULES if find_spec(name.partition(".")[0])]
     done = subprocess.run([*asked, *modules], capture_output=True, check=False)
     assert (done.returncode, done.stderr) == (0, b"")
+
+
+def test_jobs_that_are_called_off_while_libraries_are_imported_end_at_once(
+    job: MakeJob, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The import never ends, so that this would wait for ever if it were waited for."""
+    (tmp_path / "endless.py").write_text("import threading\nthreading.Event().wait()\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
+    made = Worker(threads=1, modules=["endless"])
+    first, second = (
+        made.start(job("-m", "normscope", "placements", name=name), {}) for name in ("a", "b")
+    )
+    first.terminate()
+    # The other is to go on: nothing is killed for the sake of one.
+    assert first.poll() is None
+    assert made.lives
+    second.send_signal(signal.SIGINT)
+    assert first.wait() == 128 + signal.SIGTERM
+    assert second.wait() == 128 + signal.SIGINT
+    assert not made.lives
+    made.close()
+
+
+def test_a_job_that_has_begun_is_asked_and_not_killed(worker: Worker, tmp_path: Path) -> None:
+    (cell, _) = grid_cells(tmp_path, "train.duration=100000")
+    running = worker.start(training(cell), {})
+    until(cell.folder.metrics_file.exists)
+    running.terminate()
+    assert running.wait() == 128 + signal.SIGTERM
+    assert "stopped by SIGTERM after update" in cell.log_file.read_text()
+    assert worker.lives

@@ -33,6 +33,8 @@ _NEEDED = (
     "normscope.tasks.registry",
 )
 """The modules that every training imports."""
+READY = 0
+"""The number of no job: jobs are counted from 1."""
 
 
 def main() -> None:
@@ -49,7 +51,8 @@ def serve(asking: Connection, modules: Sequence[str] = ()) -> list[str] | None:
     modules: to import beside what every training does.
 
     A request is ("start", number, what is asked) or ("signal", number, signal); an answer is the
-    pair (number, exit code) of a job that has ended. The number is the asker's.
+    pair (number, exit code) of a job that has ended, and before all others `READY`, once all is
+    imported. The number is the asker's.
     """
     # Who asks is told by its own signals, and closes the connection.
     handlers = {number: signal.signal(number, signal.SIG_IGN) for number in HANDLED}
@@ -57,6 +60,8 @@ def serve(asking: Connection, modules: Sequence[str] = ()) -> list[str] | None:
         with contextlib.suppress(ImportError):  # an extra that is not installed is told by a job
             importlib.import_module(name)
     _read_what_identifies_the_source()
+    with contextlib.suppress(ConnectionError):  # who asked may have gone meanwhile
+        asking.send((READY, 0))
     gc.freeze()  # what is here is shared by all jobs until one of them writes to it
     woken, wakes = os.pipe()
     os.set_blocking(wakes, False)

@@ -9,6 +9,8 @@ from multiprocessing import Pipe
 from tempfile import TemporaryFile
 
 from ..processes.surroundings import interpreter
+from ..signals import HANDLED
+from .forking import READY
 from .seam import Job, in_threads, note
 
 OURS = "normscope"
@@ -64,6 +66,8 @@ class Worker:
             )
         self._count = 0
         self._codes: dict[int, int] = {}
+        self._called_off: dict[int, int] = {}
+        """Exit codes of jobs that were asked to end before any could begin."""
         self._lives = True
 
     @property
@@ -91,7 +95,19 @@ class Worker:
         return Fork(self, self._count, job)
 
     def send_signal(self, fork: Fork, signal_number: int) -> None:
-        """Sends a job a signal, unless it has ended."""
+        """Sends a job a signal, unless it has ended.
+
+        While the worker still imports what jobs need, no job has begun, and what is asked of it
+        waits, for half a minute where libraries come from the disk for the first time. Once all of
+        its jobs are asked to end, it is killed: there is nothing to save.
+        """
+        if signal_number in HANDLED and self.lives and READY not in self._codes:
+            self._called_off[fork.number] = 128 + signal_number
+            if len(self._called_off) == self._count:
+                self._process.kill()
+                self._codes |= self._called_off
+                self._lives = False
+                return
         try:
             self._asking.send(("signal", fork.number, signal_number))
         except ConnectionError:
