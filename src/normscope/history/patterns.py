@@ -6,7 +6,7 @@ from statistics import median
 from typing import Literal
 
 from ..optim.groups import Clipping
-from ..report.words import learning_rate, percentage, significant
+from ..report.words import counted, learning_rate, percentage, significant
 from .episodes import ALIKE, Episode, EpisodeKind, max_similarity
 from .flat import Standing, flat_words, frequencies_nats, level_words
 from .places import GROWN, alike_at, grown_at, growth, run_away
@@ -193,13 +193,12 @@ def _judge_batch(history: History, episode: Episode) -> _PatternMatch:
     if episode.kind is not EpisodeKind.SPIKE or episode.end is None:
         return _NO
     loss = history.loss
-    out = [update for update in loss.updates if episode.onset <= update < episode.end]
-    if len(out) > _LONGEST or loss.spacing > 1:
+    out = loss.count_between(episode.onset, episode.end)
+    if out > _LONGEST or loss.spacing > 1:
         return _NO
     after = loss.at(episode.end)
     words = [
-        f"the loss stands out for {len(out)} update{'s' if len(out) > 1 else ''} and is back at "
-        f"{significant(after, 3)}"
+        f"the loss stands out for {counted(out, 'update')} and is back at {significant(after, 3)}"
     ]
     norm, before = (
         history.gradient_norm.at(episode.onset),

@@ -4,10 +4,12 @@ import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
+from itertools import pairwise
 from typing import Any
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)  # without slots, which a value that is kept has no room in
 class LoggedSeries:
     """A quantity at some of the updates, which rise."""
 
@@ -18,10 +20,13 @@ class LoggedSeries:
     def __bool__(self) -> bool:
         return bool(self.updates)
 
-    @property
+    @cached_property
     def spacing(self) -> int:
-        """Updates from one value to the next, as most of them are apart; 1 for fewer than two."""
-        gaps = sorted(b - a for a, b in zip(self.updates, self.updates[1:], strict=False))
+        """Updates from one value to the next, as most of them are apart; 1 for fewer than two.
+
+        Worked out once: each episode of a long log asks for it.
+        """
+        gaps = sorted(b - a for a, b in pairwise(self.updates))
         return gaps[len(gaps) // 2] if gaps else 1
 
     def before(self, update: int) -> "LoggedSeries":
@@ -33,6 +38,10 @@ class LoggedSeries:
         """Returns what was recorded at that update and later."""
         first = bisect_left(self.updates, update)
         return LoggedSeries(self.updates[first:], self.values[first:])
+
+    def count_between(self, first: int, end: int) -> int:
+        """Returns how many values were recorded from one update on and before another."""
+        return bisect_left(self.updates, end) - bisect_left(self.updates, first)
 
     def at(self, update: int) -> float | None:
         """Returns the last value up to that update; None where there is none yet."""
