@@ -14,6 +14,11 @@ from .measured import INNER, ModelMeasurements
 from .record import Stack
 from .trace.forward import Inputs
 
+LEARNED = 0.1
+"""The share of the loss of guessing below which a task is learned."""
+NOT_LEARNED = 0.3
+"""The share from which it is not."""
+
 LearningVerdict = Literal["learns", "does not", "undecided"]
 
 

@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from ..doctor.laws.trial import TrialLimits, Untried, refuse_without_room, said, step_by_step
-from ..doctor.learned import Learned, Learner, LearningCurve
+from ..doctor.learned import LEARNED, NOT_LEARNED, Learned, Learner, LearningCurve
 from ..measure.unchanged import random_state_kept, uncompiled
 from .asking import LearningTask
 from .choosing_tasks import names_next, task_for
@@ -32,12 +32,8 @@ from .training import (
     trained,
 )
 
-LEARNED = 0.1
-"""The share of the loss of guessing below which a task is learned."""
-NOT_LEARNED = 0.3
-"""The share from which it is not, where two references have learned it, ..."""
 TENFOLD = 10.0
-"""... and how many times theirs it is to be."""
+"""How many times the loss of two references a model's is to be that has not learned."""
 IN_TIME = 0.8
 """The share of its updates in which a reference must have learned to be held against a model."""
 MOST_SECONDS_OF_UPDATE = 0.2

@@ -179,12 +179,18 @@ def is_librarys(model: nn.Module, parameters: Sequence[str]) -> bool:
         # it beside what was there.
         above, _, name = above.rpartition(".")
     owner = model.get_submodule(above)
-    source = getattr(sys.modules.get(type(owner).__module__), "__file__", None) or ""
     made = any(
         name in getattr(vars(one).get("__init__"), "__code__", _NOTHING).co_names
         for one in type(owner).__mro__
     )
-    return bool(path) and "site-packages" in source and made and "forward" not in vars(owner)
+    own_forward = "forward" in vars(owner)
+    return bool(path) and is_installed(owner) and made and not own_forward
+
+
+def is_installed(module: nn.Module) -> bool:
+    """Tells whether an installed package has the module's class."""
+    source = getattr(sys.modules.get(type(module).__module__), "__file__", None) or ""
+    return "site-packages" in source
 
 
 _NOTHING = (lambda: None).__code__

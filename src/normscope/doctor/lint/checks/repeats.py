@@ -6,7 +6,6 @@ has and the model has not, skips that are detached, and numbers that evaluation 
 """
 
 import re
-import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import takewhile
@@ -18,7 +17,7 @@ from ....measure.unchanged import random_state_kept
 from ....report.words import counted, kind_name
 from ...record import Stack, Sublayer
 from ...result import Severity
-from ..patient import Patient, is_librarys, listed
+from ..patient import Patient, is_installed, is_librarys, listed
 from ..rule import Fault, rule, stack_rule
 from ..structure import by_kind
 
@@ -74,9 +73,8 @@ def _is_a_librarys_loop(model: nn.Module, stack: Stack) -> bool:
     while common and isinstance(owner, nn.ModuleList | nn.Sequential):
         common = common[:-1]
         owner = model.get_submodule(".".join(common))
-    source = getattr(sys.modules.get(type(owner).__module__), "__file__", None) or ""
     is_row = isinstance(owner, nn.ModuleList | nn.Sequential)
-    return "site-packages" in source and not is_row and "forward" not in vars(owner)
+    return is_installed(owner) and not is_row and "forward" not in vars(owner)
 
 
 def _is_one(names: tuple[str, ...]) -> bool:
@@ -267,8 +265,7 @@ def _built_by_its_class(model: nn.Module, row: str) -> int | None:
     for end in range(len(parts) - 1, -1, -1):
         module = model.get_submodule(".".join(parts[:end]))
         config = getattr(module, "config", None)
-        source = getattr(sys.modules.get(type(module).__module__), "__file__", None) or ""
-        if config is None or "site-packages" not in source:
+        if config is None or not is_installed(module):
             continue
         try:
             with random_state_kept(), torch.device("meta"):

@@ -3,7 +3,6 @@ numbers, its mode.
 """
 
 import re
-import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -11,7 +10,7 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
-from ..patient import Patient
+from ..patient import Patient, is_installed
 from ..rule import Fault, rule
 
 _PLACE = re.compile(r"(?<![^.])\d+(?![^.])")
@@ -116,7 +115,7 @@ def _numbers(model: nn.Module, path: str, module: nn.Module) -> dict[str, str]:
     if _is_norm_or_curve(module):
         told[_CLASS] = kind
     parent = model.get_submodule(path.rpartition(".")[0])
-    if _is_installed(parent) and _is_installed(module):
+    if is_installed(parent) and is_installed(module):
         # Blocks of libraries are designs: of them what no design changes.
         names = [name for name in vars(module) if name in ("eps", "variance_epsilon", "p")]
     else:
@@ -147,9 +146,3 @@ def _is_norm_or_curve(module: nn.Module) -> bool:
     kind = type(module)
     is_norm = "norm" in kind.__name__.lower()
     return is_norm or kind.__module__ == "torch.nn.modules.activation"
-
-
-def _is_installed(module: nn.Module) -> bool:
-    """Tells whether the module's class is from an installed package."""
-    source = getattr(sys.modules.get(type(module).__module__), "__file__", None) or ""
-    return "site-packages" in source

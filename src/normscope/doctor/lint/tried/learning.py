@@ -5,16 +5,13 @@ that cannot be known.
 from collections.abc import Iterator
 
 from ....report.words import learning_rate, significant
-from ...learned import Learned
+from ...learned import LEARNED, NOT_LEARNED, Learned
 from ..patient import Patient, a_training
 from ..rule import Fault, rule
 
 _KNOWN = 0.7
 """The share of the loss of guessing below which targets that nothing tells are known: 128
 sequences have hundreds of them, over which a guess varies by a hundredth."""
-_LEARNED = 0.1
-_NOT_LEARNED = 0.3
-"""Shares of the loss of guessing, as the trial has them."""
 
 
 def _learned(patient: Patient) -> Learned:
@@ -58,8 +55,8 @@ def does_not_learn(patient: Patient) -> Iterator[Fault]:
 
 
 def _in_training_alone(seen: Learned) -> bool:
-    learned = seen.training_nats is not None and (seen.training_nats <= _LEARNED * seen.chance_nats)
-    return learned and (seen.nats is None or seen.nats >= _NOT_LEARNED * seen.chance_nats)
+    learned = seen.training_nats is not None and seen.training_nats <= LEARNED * seen.chance_nats
+    return learned and (seen.nats is None or seen.nats >= NOT_LEARNED * seen.chance_nats)
 
 
 @rule("learned-in-training-alone", a_training)
